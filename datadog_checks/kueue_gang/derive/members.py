@@ -1,0 +1,140 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""The class of a member pod, from the pod and its node alone.
+
+A pod that waits in the Permit phase of kube-scheduler leaves one trace in the API: it has no node, and the scheduler has
+written the node that it chose in nominatedNodeName (Kubernetes 1.35 and later). Preemption writes the same field, and a
+rejected pod may keep it, so the text of the last failure decides:
+
+* a failure that clears the nomination (`preemption: 0/N nodes`) or comes before one (PreFilter) is older than a
+  nomination that is there: the pod waits now;
+* a plain filter text without a `preemption:` part is what a successful preemption leaves: the pod is nominated;
+* a Permit rejection says nothing about now: the gang is tried again within 10 ms, and the late patch of the rejection
+  then clears a nomination that is valid. Such a pod possibly waits, with or without a nomination.
+
+The texts are those of kube-scheduler 1.18 to 1.37 and Coscheduling 0.18 to 0.35; one text can hold several.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from datadog_checks.kueue_gang.facts.nodes import Node
+from datadog_checks.kueue_gang.facts.pods import Pod
+
+#: Classes of members that are bound and do not terminate.
+PLACED = frozenset({"ready", "running", "bound", "lost", "crashing"})
+#: Classes of members that work, as far as Kubernetes can tell.
+UP = frozenset({"ready", "running"})
+TERMINAL = frozenset({"succeeded", "failed"})
+#: Classes of members that hold GPUs of a node.
+HOLDING = PLACED | {"terminating"}
+#: Every class, in the order in which people read them.
+CLASSES = (
+    "ready", "running", "bound", "crashing", "lost", "terminating", "waiting_permit", "waiting_possible", "nominated",
+    "rejected", "unschedulable", "gated", "new", "succeeded", "failed",
+)  # fmt: skip
+
+_FAMILIES = {
+    "permit_timeout": r"rejected due to timeout after waiting \S+ at plugin",
+    "unreserve": r"rejection in Unreserve",
+    "postfilter_sibling": r"optimistic rejection in PostFilter",
+    "postfilter_trigger": r"PodGroup \S+ gets rejected due to Pod",
+    "missing_members": r"cannot find enough sibling pods",
+    "gated_members": r"cannot proceed due to gated pods in the same PodGroup",
+    "backoff": r"[pP]odGroup \S+ failed recently|last failed in \S+, deny",
+    "min_resources": r"resource gap: ",
+    "podgroup_missing": r"PodGroup not found|can not find pod group",
+    "native": r"waiting for minCount pods from a gang|asked to wait and no plugin rejected pod|pod group is unschedulable"
+    r"|\d+ placements are available|minCount \(\d+\) cannot be satisfied",
+    "native_preempting": r"pod group is waiting for preemption to complete",
+    "victims_going": r"not eligible due to a terminating pod on the nominated node",
+    "preemption_refused": r"not eligible due to preemptionPolicy=Never",
+    "preemption_in_vain": r"preemption: 0/\d+ nodes are available",
+    "preemption": r"preemption: ",
+    "filter": r"\d+/\d+ nodes are available",
+}
+_PATTERNS = tuple((name, re.compile(pattern, re.ASCII)) for name, pattern in _FAMILIES.items())
+
+PERMIT_REJECTION = frozenset({"permit_timeout", "unreserve", "postfilter_sibling"})
+_PREFILTER = frozenset({"missing_members", "gated_members", "backoff", "min_resources", "podgroup_missing"})
+_GROUP = PERMIT_REJECTION | _PREFILTER | {"postfilter_trigger", "native", "native_preempting"}
+_VICTIMS_GOING = frozenset({"victims_going", "native_preempting"})
+_OLDER_THAN_NOMINATION = _PREFILTER | {"preemption_in_vain"}
+
+Families = frozenset[str]
+_NONE: Families = frozenset()
+
+
+@lru_cache(maxsize=4096)
+def families(text: str) -> Families:
+    """Return the families of scheduler texts that a PodScheduled message belongs to."""
+    return frozenset(name for name, pattern in _PATTERNS if pattern.search(text))
+
+
+def is_lost(node: Node | None, now: float, grace: float) -> bool:
+    """Tell whether a node is absent or has not been Ready for more than the grace.
+
+    A node without a Ready condition is not proven lost.
+    """
+    if node is None:
+        return True
+    ready = node.ready
+    return ready is not None and ready.status is not True and ready.since is not None and now - ready.since > grace
+
+
+def is_gone(pod: Pod) -> bool:
+    """Tell whether a pod was deleted before it had a node: it is no member any more."""
+    return pod.deletion is not None and not pod.node and pod.phase not in {"Succeeded", "Failed"}
+
+
+def member_class(pod: Pod, *, lost: bool, nominated: bool = True) -> str:
+    """Return the class of a member, one of `CLASSES`.
+
+    Args:
+        pod: the member; not `is_gone`.
+        lost: its node is lost.
+        nominated: whether its nomination counts; False gives the class that the pod has when its nomination is known to
+            be a leftover.
+
+    """
+    if pod.phase in {"Succeeded", "Failed"}:
+        return pod.phase.lower()
+    if pod.node:
+        return next(name for name, test in _BOUND if test(pod, lost))
+    failed = pod.scheduled is not None and pod.scheduled.status is False and pod.scheduled.reason != "SchedulingGated"
+    found = families(pod.scheduled.message) if failed and pod.scheduled else _NONE
+    return next(name for name, test in _UNBOUND if test(pod, bool(pod.nominated) and nominated, failed, found))
+
+
+_BOUND: tuple[tuple[str, Callable[[Pod, bool], bool]], ...] = (
+    ("terminating", lambda pod, _lost: pod.deletion is not None),
+    ("lost", lambda _pod, lost: lost),
+    ("crashing", lambda pod, _lost: pod.failing),
+    ("ready", lambda pod, _lost: pod.ready is not None and pod.ready.status is True),
+    ("running", lambda pod, _lost: pod.phase == "Running"),
+    ("bound", lambda _pod, _lost: True),
+)
+
+_UNBOUND: tuple[tuple[str, Callable[[Pod, bool, bool, Families], bool]], ...] = (
+    ("gated", lambda pod, _nominated, _failed, _found: pod.gated),
+    ("nominated", lambda _pod, nominated, failed, found: nominated and failed and _by_preemption(found)),
+    (
+        "waiting_permit",
+        lambda _pod, nominated, failed, found: nominated
+        and (not failed or bool(found & _OLDER_THAN_NOMINATION and not found & PERMIT_REJECTION)),
+    ),
+    (
+        "waiting_possible",
+        lambda _pod, nominated, _failed, found: bool(found & PERMIT_REJECTION)
+        or (nominated and "preemption_refused" in found),
+    ),
+    ("rejected", lambda _pod, _nominated, _failed, found: bool(found & _GROUP)),
+    ("unschedulable", lambda _pod, _nominated, failed, _found: failed),
+    ("new", lambda _pod, _nominated, _failed, _found: True),
+)
+
+
+def _by_preemption(found: Families) -> bool:
+    return bool(found & _VICTIMS_GOING) or ("filter" in found and not found & (_GROUP | {"preemption"}))

@@ -1,0 +1,55 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""The user's options, in the form in which the rules ask for them."""
+
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from datadog_checks.kueue_gang.facts.pods import Toleration
+from datadog_checks.kueue_gang.facts.quantity import GpuResources
+
+#: Owners of Workloads that need all their pods at once. Batch Jobs, pod groups and Ray clusters only under conditions.
+GANG_KINDS = frozenset(
+    {
+        "Job", "JobSet", "TrainJob", "PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob",
+        "LeaderWorkerSet", "Pod", "RayJob", "RayCluster",
+    }
+)  # fmt: skip
+#: Resources that count as GPUs.
+GPU_RESOURCES = (
+    "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*", "amd.com/gpu", "gpu.intel.com/*", "google.com/tpu",
+    "habana.ai/gaudi", "aws.amazon.com/neuron",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the user may decide. `gang_engines` None means: whatever is installed.
+
+    `gang_schedulers` are the names of schedulers that serve gangs, empty where that is not known.
+    `scheduler_versions` maps a schedulerName to the Kubernetes minor of its binary.
+    """
+
+    gpus: GpuResources = field(default_factory=lambda: GpuResources(GPU_RESOURCES))
+    grace: float = 60.0
+    gang_engines: frozenset[str] | None = None
+    gang_kinds: frozenset[str] = GANG_KINDS
+    implicit_gangs: bool = True
+    include_cpu_gangs: bool = False
+    namespaces: tuple[str, ...] = ()
+    exclude_namespaces: tuple[str, ...] = ()
+    tolerated_taints: tuple[Toleration, ...] = ()
+    gang_schedulers: frozenset[str] = frozenset()
+    scheduler_versions: tuple[tuple[str, int], ...] = ()
+    labels: tuple[str, ...] = ()
+
+    def engine(self, name: str) -> bool:
+        """Tell whether gangs of an engine are wanted."""
+        return self.gang_engines is None or name in self.gang_engines
+
+    def reports(self, namespace: str) -> bool:
+        """Tell whether gangs of a namespace are reported."""
+        return (not self.namespaces or any(fnmatchcase(namespace, glob) for glob in self.namespaces)) and not any(
+            fnmatchcase(namespace, glob) for glob in self.exclude_namespaces
+        )

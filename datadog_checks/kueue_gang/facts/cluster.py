@@ -1,0 +1,65 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""One reading of a cluster: the facts of every source, and what could not be read and why.
+
+A source that was not read is no empty source. `unread` names it with its reason, and whatever depends on it is not
+derived. `unreadable` names single objects that exist and could not be understood: a PodGroup with a negative minMember
+exists, so its pods are no orphans.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from datadog_checks.kueue_gang.facts.jobs import Job
+from datadog_checks.kueue_gang.facts.nodes import Node
+from datadog_checks.kueue_gang.facts.podgroups import PodGroup
+from datadog_checks.kueue_gang.facts.pods import Pod
+from datadog_checks.kueue_gang.facts.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor
+from datadog_checks.kueue_gang.facts.topology import Topology
+from datadog_checks.kueue_gang.facts.workloads import Workload
+
+NOT_INSTALLED = "not_installed"
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerCount:
+    """The gang scheduler's own count of Permit waits, for the pods of its profiles (schedulerNames).
+
+    `waiting` is None where the count is no answer: a standby, counters that moved while the pods were read, or a process
+    that also places native gangs (it counts too many).
+    """
+
+    waiting: int | None
+    profiles: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The facts of one reading; each sequence is empty where its source was not read."""
+
+    pods: Sequence[Pod] = ()
+    nodes: Sequence[Node] = ()
+    jobs: Sequence[Job] = ()
+    pod_groups: Sequence[PodGroup] = ()
+    workloads: Sequence[Workload] = ()
+    cluster_queues: Sequence[ClusterQueue] = ()
+    local_queues: Sequence[LocalQueue] = ()
+    cohorts: Sequence[Cohort] = ()
+    flavors: Sequence[ResourceFlavor] = ()
+    topologies: Sequence[Topology] = ()
+    scheduler: SchedulerCount | None = None
+    unread: Mapping[str, str] = field(default_factory=dict)
+    unreadable: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+
+    def was_read(self, source: str) -> bool:
+        """Tell whether a source was read whole."""
+        return source not in self.unread
+
+    def is_installed(self, source: str) -> bool:
+        """Tell whether a source exists here, read or not."""
+        return self.unread.get(source) != NOT_INSTALLED
+
+    def is_unreadable(self, source: str, namespace: str, name: str) -> bool:
+        """Tell whether an object exists that could not be understood."""
+        return (namespace, name) in self.unreadable.get(source, frozenset())
