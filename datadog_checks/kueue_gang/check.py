@@ -1,0 +1,186 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""The check that the Agent runs: it builds the parts from the options, runs them, and reports what failed.
+
+The scrape of Kueue and the reading of the Kubernetes API stand apart: either runs when the other fails. What fails in
+part is a warning and a source that is down; the run itself fails where a whole side could not be read.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from datadog_checks.base import ConfigurationError, OpenMetricsBaseCheckV2
+from datadog_checks.base.errors import CheckException
+
+from datadog_checks.kueue_gang import settings
+from datadog_checks.kueue_gang.config_models import ConfigMixin
+from datadog_checks.kueue_gang.derive.picture import Picture, derive
+from datadog_checks.kueue_gang.derive.rules import Rules
+from datadog_checks.kueue_gang.derive.transitions import Memory
+from datadog_checks.kueue_gang.emit import Emitter, Report, phases
+from datadog_checks.kueue_gang.facts.health import OK, SourceHealth
+from datadog_checks.kueue_gang.options import thaw, unknown_options, untrusted_options
+from datadog_checks.kueue_gang.sources.api import Api
+from datadog_checks.kueue_gang.sources.collector import Collector, Reading
+from datadog_checks.kueue_gang.sources.connection import Connection, KubeConnection, UrlConnection
+from datadog_checks.kueue_gang.sources.errors import SourceError
+from datadog_checks.kueue_gang.sources.kueue_metrics import KueueScraper, scraper_config
+from datadog_checks.kueue_gang.sources.scheduler_metrics import SchedulerEndpoint
+
+KUEUE_METRICS = "kueue_metrics"
+
+
+class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc] # the base package has no types
+    """Gangs, GPUs and queues of one cluster."""
+
+    __NAMESPACE__ = "kueue_gang"
+    # The base would drop everything above 2,000 series, also what is sent last; max_gangs is the cap here.
+    DEFAULT_METRIC_LIMIT = 0
+
+    def __init__(self, name: str, init_config: Mapping[str, Any], instances: Sequence[Mapping[str, Any]]) -> None:
+        """Take the options; they are validated, and the parts are built, at the first run."""
+        super().__init__(name, init_config, instances)
+        scrapes = self.instance.get("openmetrics_endpoint") and self.instance.get("kueue_metrics", "gang") != "none"
+        self.scraper_configs = [scraper_config(self.instance)] if scrapes else []
+        self.check_initializations.append(self._build)
+        self.picture: Picture | None = None
+        self._memory = Memory()
+        self._rules = Rules()
+        self._connection: Connection | None = None
+        self._collector: Collector | None = None
+        self._scraped_at: float | None = None
+        self._warned: frozenset[str] = frozenset()
+
+    def create_scraper(self, config: Mapping[str, Any]) -> KueueScraper:
+        """Return the scraper of Kueue's endpoint."""
+        return KueueScraper(self, config)
+
+    def check(self, _instance: Mapping[str, Any]) -> None:
+        """Run once.
+
+        Raises:
+            CheckException: Kueue's endpoint or the whole API could not be read; the text says why and what to do.
+
+        """
+        health: list[SourceHealth] = []
+        errors: dict[str, SourceError] = {}
+        if self.scraper_configs:
+            health.append(self._scrape(errors))
+        started = time.monotonic()
+        reading = self._collector.collect() if self._collector else None
+        collected = time.monotonic()
+        self.picture = self._derive(reading) if reading else None
+        derived = time.monotonic()
+        if reading:
+            health += reading.health
+        report = Report(self.picture, health, reading.scheduler if reading else None, self._bad_samples())
+        lapsed = bool(errors) if reading is None else reading.lapsed
+        self._emitter.emit(report, derived, lapsed=lapsed)
+        if reading:
+            self._emitter.submit(phases(collected - started, derived - collected, time.monotonic() - derived))
+        self._report(errors, reading)
+
+    def cancel(self) -> None:
+        """Close what is open; the Agent calls this when it unschedules the check."""
+        if self._connection:
+            self._connection.close()
+
+    def _build(self) -> None:
+        for option, meant in unknown_options(self.instance):
+            hint = f"; did you mean `{meant}`?" if meant else ""
+            self.log.warning("unknown option `%s` is ignored%s", option, hint)
+        refused = untrusted_options(self.instance, self.security_config)
+        if refused:
+            msg = f"{', '.join(refused)}: file options need a trusted provider (integration_trusted_providers)"
+            raise ConfigurationError(msg)
+        config = self.config
+        self._rules = settings.rules(config)
+        self._emitter = Emitter(self, settings.emit_options(config))
+        if config.collect_kubernetes:
+            self._connection = self._connect()
+            self._collector = Collector(
+                Api(self._connection, log=self.log),
+                settings.wanted_resources(self._rules),
+                self._rules.gang_engines or frozenset(),
+                self._scheduler(),
+            )
+
+    def _connect(self) -> Connection:
+        config = self.config
+        timeout = float(config.kube_timeout or 0)
+        if config.kube_api_url:
+            options = thaw(config.kube_api_options or {})
+            return UrlConnection(
+                config.kube_api_url, options, timeout=timeout, init_config=self.init_config, log=self.log
+            )  # fmt: skip
+        return KubeConnection(config_path=config.kube_config_path, context=config.kube_context, timeout=timeout)
+
+    def _scheduler(self) -> SchedulerEndpoint | None:
+        options = thaw(self.config.scheduler_metrics or {})
+        if not options:
+            return None
+        timeout = float(self.config.kube_timeout or 0)
+        return SchedulerEndpoint(options, timeout=timeout, init_config=self.init_config, log=self.log)
+
+    def _scrape(self, errors: dict[str, SourceError]) -> SourceHealth:
+        now = time.monotonic()
+        try:
+            super().check(self.instance)
+        except SourceError as error:
+            errors[KUEUE_METRICS] = error
+            age = None if self._scraped_at is None else now - self._scraped_at
+            return SourceHealth(KUEUE_METRICS, error.reason, age)
+        failure = next((scraper.failure for scraper in self.scrapers.values() if scraper.failure), None)
+        if failure:
+            return SourceHealth(KUEUE_METRICS, failure.reason)
+        self._scraped_at = now
+        return SourceHealth(KUEUE_METRICS, OK, 0.0)
+
+    def _bad_samples(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for scraper in self.scrapers.values():
+            for reason, number in scraper.take_bad_samples().items():
+                found[reason] = found.get(reason, 0) + number
+        return found
+
+    def _derive(self, reading: Reading) -> Picture:
+        picture, self._memory = derive(reading.cluster, self._rules, self._memory, reading.now)
+        return picture
+
+    def _report(self, errors: Mapping[str, SourceError], reading: Reading | None) -> None:
+        """Warn of sources that are down, in the log once until it changes, and fail where a whole side is."""
+        fatal = [f"{source}: {error}" for source, error in errors.items()]
+        if reading and reading.errors:
+            told = list(_by_cause(reading.errors))
+            if any(one.up for one in reading.health):
+                self._warn(told)
+            else:
+                fatal += told
+        elif self._warned:
+            self._warned = frozenset()
+            self.log.info("all sources are read again")
+        if fatal:
+            raise CheckException("\n".join(fatal))
+
+    def _warn(self, told: Sequence[str]) -> None:
+        for text in told:
+            if text in self._warned:
+                # Shown in the status of every run, and logged when it began.
+                self.warnings.append(text)
+            else:
+                self.warning("%s", text)
+        self._warned = frozenset(told)
+
+
+def _by_cause(errors: Mapping[str, SourceError]) -> Iterator[str]:
+    """Yield one text for each cause, with the sources that share it."""
+    causes: dict[tuple[str, str], list[str]] = {}
+    texts: dict[tuple[str, str], str] = {}
+    for source, error in errors.items():
+        cause = error.reason, error.advice
+        causes.setdefault(cause, []).append(source)
+        texts.setdefault(cause, str(error))
+    for cause, sources in causes.items():
+        yield f"{', '.join(sources)}: {texts[cause]}"

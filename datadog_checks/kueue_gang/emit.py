@@ -1,0 +1,321 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""From the picture to metrics: the only place that submits.
+
+`samples` is pure: it lists what a picture says, without zeros. `Emitter` adds the zeros that monitors need to recover and
+hands everything to the Agent. What a zero means matters: a series whose source lapsed is not zero but unknown, so no
+zero is sent while something that was read before cannot be read now.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from datadog_checks.kueue_gang.catalog import OWN, Metric
+from datadog_checks.kueue_gang.derive.members import CLASSES
+from datadog_checks.kueue_gang.derive.picture import GangView, Picture, Queue
+from datadog_checks.kueue_gang.facts.health import SourceHealth
+from datadog_checks.kueue_gang.facts.scheduler import SchedulerMetrics
+
+#: Longest value of a tag; Datadog cuts tags at 200 characters.
+MAX_TAG = 200
+#: States that every queue with a gang reports, also as 0.
+_ALWAYS_REPORTED = ("running", "partial")
+
+Tags = tuple[str, ...]
+
+
+class Sample(NamedTuple):
+    """One value of one series; the tags without those that the user adds to all."""
+
+    metric: Metric
+    value: float
+    tags: Tags
+
+
+class Agent(Protocol):
+    """The submission methods of an Agent check."""
+
+    def gauge(self, name: str, value: float, tags: Sequence[str] | None = None) -> None:
+        """Submit a gauge."""
+
+    def count(self, name: str, value: float, tags: Sequence[str] | None = None) -> None:
+        """Submit a difference since the last run."""
+
+    def monotonic_count(self, name: str, value: float, tags: Sequence[str] | None = None) -> None:
+        """Submit a running total."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmitOptions:
+    """The user's options about series: see conf.yaml. `label_tags` maps a label to the tag that it becomes."""
+
+    tags: Tags = ()
+    zero_tail: float = 900.0
+    per_gang: str = "attention"
+    max_gangs: int = 100
+    label_tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one run has to say: the picture (None where the API is not read), the sources, the scheduler's metrics."""
+
+    picture: Picture | None
+    health: Sequence[SourceHealth]
+    scheduler: SchedulerMetrics | None = None
+    bad_samples: Mapping[str, int] = field(default_factory=dict)
+
+
+def samples(report: Report, options: EmitOptions) -> list[Sample]:
+    """List everything that a report says."""
+    found: list[Sample] = []
+    if report.picture is not None:
+        picture = report.picture
+        if picture.pods_known:
+            found += _gangs(picture)
+            found += _one_gang(picture, options)
+            found += _pod_gpus(picture)
+        found += _node_gpus(picture)
+        found += [
+            _sample("unobservable", number, ("signal", signal), ("reason", reason))
+            for (signal, reason), number in picture.unobservable.items()
+        ]
+    found += _sources(report)
+    if report.scheduler:
+        found += _scheduler(report.scheduler)
+    return found
+
+
+def _sample(name: str, value: float, *tags: tuple[str, str]) -> Sample:
+    return Sample(OWN[name], value, tuple(f"{key}:{text[:MAX_TAG]}" for key, text in tags))
+
+
+def _queue_tags(queue: Queue) -> tuple[tuple[str, str], ...]:
+    return (
+        ("kube_namespace", queue.namespace),
+        ("kueue_local_queue", queue.local_queue),
+        ("kueue_cluster_queue", queue.cluster_queue),
+        ("gang_engine", queue.engine),
+    )
+
+
+def _age(picture: Picture, since: float | None) -> float | None:
+    """Return an age in seconds; clocks that disagree never make it negative."""
+    return None if since is None else max(0.0, picture.now - since)
+
+
+def _gangs(picture: Picture) -> Iterator[Sample]:
+    states: dict[tuple[Queue, str], int] = defaultdict(int)
+    oldest: dict[tuple[Queue, str], float] = {}
+    members: dict[tuple[Queue, str], int] = defaultdict(int)
+    waits: dict[Queue, float] = {}
+    unguarded: dict[tuple[str, str], int] = defaultdict(int)
+    for gang in picture.gangs:
+        if gang.state:
+            for state in _ALWAYS_REPORTED:
+                states[gang.queue, state] += 0
+            states[gang.queue, gang.state] += 1
+            age = _age(picture, gang.since)
+            if age is not None:
+                key = gang.queue, gang.state
+                oldest[key] = max(age, oldest.get(key, 0.0))
+        for name, number in _member_counts(gang):
+            members[gang.queue, name] += number
+        wait = _age(picture, gang.permit_oldest)
+        if wait is not None:
+            waits[gang.queue] = max(wait, waits.get(gang.queue, 0.0))
+        for reason in gang.unguarded:
+            unguarded[gang.queue.engine, reason] += 1
+    for (queue, state), number in states.items():
+        yield _sample("gangs", number, *_queue_tags(queue), ("gang_state", state))
+    for (queue, state), age in oldest.items():
+        yield _sample("gangs.oldest_seconds", age, *_queue_tags(queue), ("gang_state", state))
+    for (queue, name), number in members.items():
+        yield _sample("members", number, *_queue_tags(queue), ("member_state", name))
+    for queue, wait in waits.items():
+        yield _sample("members.permit_wait_oldest_seconds", wait, *_queue_tags(queue))
+    for (engine, reason), number in unguarded.items():
+        yield _sample("gangs.unguarded", number, ("gang_engine", engine), ("reason", reason))
+
+
+def _member_counts(gang: GangView) -> list[tuple[str, int]]:
+    counts = [(name, gang.classes.get(name, 0)) for name in CLASSES]
+    return [(name, number) for name, number in (*counts, ("missing", gang.missing)) if number]
+
+
+def chosen(picture: Picture, options: EmitOptions) -> list[GangView]:
+    """Return the gangs that get series of their own, before the cap: first who wastes most, then who waits for most."""
+    wanted: dict[str, Callable[[GangView], bool]] = {
+        "attention": lambda gang: gang.attention,
+        "all": lambda _gang: True,
+        "none": lambda _gang: False,
+    }
+    gangs = [gang for gang in picture.gangs if wanted[options.per_gang](gang)]
+    return sorted(
+        gangs,
+        key=lambda gang: (
+            -sum(gang.idle.values()),
+            -sum(gang.requested.values()) * (_age(picture, gang.since) or 0.0),
+            gang.key,
+        ),
+    )
+
+
+def _one_gang(picture: Picture, options: EmitOptions) -> Iterator[Sample]:
+    gangs = chosen(picture, options)
+    yield _sample("series.dropped", max(0, len(gangs) - options.max_gangs))
+    for gang in gangs[: options.max_gangs]:
+        tags = (
+            ("gang", gang.name),
+            *_queue_tags(gang.queue),
+            ("owner_kind", gang.owner_kind),
+            ("kueue_workload_priority_class", gang.priority_class),
+            *((options.label_tags[label], value) for label, value in gang.labels if label in options.label_tags),
+        )
+        for name, number in _member_counts(gang):
+            yield _sample("gang.members", number, *tags, ("member_state", name))
+        if gang.required is not None:
+            yield _sample("gang.required", gang.required, *tags)
+        age = _age(picture, gang.since)
+        if gang.state and age is not None:
+            yield _sample("gang.state_seconds", age, *tags, ("gang_state", gang.state))
+        for name, amounts in (
+            ("gang.gpus_requested", gang.requested),
+            ("gang.gpus_allocated", gang.allocated),
+            ("gang.gpus_idle", gang.idle),
+            ("gang.gpus_reserved", gang.reserved),
+        ):
+            for resource, amount in amounts.items():
+                yield _sample(name, amount, *tags, ("gpu_resource", resource))
+        if gang.requeues:
+            yield _sample("gang.requeues", gang.requeues, *tags)
+
+
+def _pod_gpus(picture: Picture) -> Iterator[Sample]:
+    totals: dict[str, int] = dict.fromkeys(picture.nodes or (), 0)
+    for (queue, resource, use), amount in picture.allocated.items():
+        yield _sample("gpus.allocated", amount, *_queue_tags(queue), ("gpu_resource", resource), ("gpu_use", use))
+        totals.setdefault(resource, 0)
+    for (queue, resource, reason), amount in picture.idle.items():
+        yield _sample("gpus.idle", amount, *_queue_tags(queue), ("gpu_resource", resource), ("idle_reason", reason))
+        totals[resource] += amount
+    for resource, amount in totals.items():
+        if resource not in picture.idle_unknown:
+            yield _sample("gpus.idle_total", amount, ("gpu_resource", resource))
+    for (queue, resource), amount in picture.reserved.items():
+        yield _sample("gpus.reserved", amount, *_queue_tags(queue), ("gpu_resource", resource))
+
+
+def _node_gpus(picture: Picture) -> Iterator[Sample]:
+    for resource, totals in (picture.nodes or {}).items():
+        tag = ("gpu_resource", resource)
+        if totals.capacity:
+            yield _sample("gpus.capacity", totals.capacity, tag)
+        if totals.unhealthy:
+            yield _sample("gpus.unhealthy", totals.unhealthy, tag)
+        yield _sample("gpus.allocatable", totals.allocatable, tag)
+        yield _sample("gpus.schedulable", totals.schedulable, tag)
+        if picture.free_known:
+            yield _sample("gpus.free", totals.free, tag)
+
+
+def _sources(report: Report) -> Iterator[Sample]:
+    for health in report.health:
+        source = ("api_source", health.source)
+        yield _sample("source.up", int(health.up), source, ("reason", health.reason))
+        if health.age is not None:
+            yield _sample("source.age_seconds", health.age, source)
+        if health.objects:
+            yield _sample("source.objects", health.objects, source)
+        if health.resyncs:
+            yield _sample("source.resyncs", health.resyncs, source)
+        if health.bad:
+            yield _sample("source.bad_objects", health.bad, source)
+    for reason, number in report.bad_samples.items():
+        yield _sample("source.bad_samples", number, ("reason", reason))
+
+
+def _scheduler(metrics: SchedulerMetrics) -> Iterator[Sample]:
+    if metrics.permit_waiting is not None:
+        yield _sample("scheduler.permit_waiting", metrics.permit_waiting)
+    yield _sample("scheduler.permit_entered", metrics.entered)
+    for result, seconds in metrics.wait_seconds.items():
+        yield _sample("scheduler.permit_wait_seconds.sum", seconds, ("result", result))
+    for result, number in metrics.ended.items():
+        yield _sample("scheduler.permit_wait_seconds.count", number, ("result", result))
+    for queue, number in _nonzero(metrics.pending_pods):
+        yield _sample("scheduler.pending_pods", number, ("queue", queue))
+    for plugin, number in _nonzero(metrics.unschedulable_pods):
+        yield _sample("scheduler.unschedulable_pods", number, ("plugin", plugin))
+    if metrics.assumed_pods:
+        yield _sample("scheduler.assumed_pods", metrics.assumed_pods)
+
+
+def _nonzero(numbers: Mapping[str, float]) -> list[tuple[str, float]]:
+    return [(key, number) for key, number in numbers.items() if number]
+
+
+def phases(collect: float, derive: float, submit: float) -> list[Sample]:
+    """Return how long the phases of a run took, in seconds."""
+    durations = {"collect": collect, "derive": derive, "submit": submit}
+    return [_sample("run_seconds", seconds, ("phase", phase)) for phase, seconds in durations.items()]
+
+
+class Emitter:
+    """Submits samples, and remembers which series must still be told as 0."""
+
+    def __init__(self, agent: Agent, options: EmitOptions) -> None:
+        """Take the check that submits, and the options."""
+        self._agent = agent
+        self._options = options
+        #: Series with a zero tail: when each was last not zero (monotonic seconds).
+        self._last: dict[tuple[str, Tags], float] = {}
+
+    def emit(self, report: Report, now: float, *, lapsed: bool = False) -> int:
+        """Submit a report.
+
+        Args:
+            report: what to say.
+            now: monotonic time in seconds.
+            lapsed: something that was read before could not be read now: missing series are unknown, not zero.
+
+        Returns:
+            The number of series that were submitted.
+
+        """
+        found = samples(report, self._options)
+        if not lapsed:
+            found += self._tail(found, now)
+        return self.submit(found)
+
+    def submit(self, found: Iterable[Sample]) -> int:
+        """Submit samples; zeros only of the metrics that are sent as 0."""
+        number = 0
+        for sample in found:
+            metric = sample.metric
+            if not math.isfinite(sample.value):
+                continue
+            method = self._agent.gauge if metric.type == "gauge" else self._agent.count
+            if metric.total:
+                method = self._agent.monotonic_count
+            method(metric.name, sample.value, tags=[*self._options.tags, *sample.tags])
+            number += 1
+        return number
+
+    def _tail(self, found: list[Sample], now: float) -> list[Sample]:
+        """Return the zeros of series that fell to zero or vanished a short while ago."""
+        for sample in found:
+            if sample.metric.zero == "tail" and sample.value:
+                self._last[sample.metric.name, sample.tags] = now
+        present = {(sample.metric.name, sample.tags) for sample in found}
+        zeros = []
+        for key, last in list(self._last.items()):
+            if now - last > self._options.zero_tail:
+                del self._last[key]
+            elif key not in present:
+                zeros.append(Sample(OWN[key[0]], 0, key[1]))
+        return zeros

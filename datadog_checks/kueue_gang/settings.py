@@ -1,0 +1,79 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""From the validated options of an instance to what the parts of the check take.
+
+The one place where an option's name meets the part that it steers. The commands use it too, with the defaults.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from datadog_checks.kueue_gang.config_models.validators import taint_parts
+from datadog_checks.kueue_gang.derive.rules import GANG_KINDS, Rules
+from datadog_checks.kueue_gang.emit import EmitOptions
+from datadog_checks.kueue_gang.facts import jobs, nodes, pods, queues, topology, workloads
+from datadog_checks.kueue_gang.facts.podgroups import ENGINES
+from datadog_checks.kueue_gang.facts.pods import Toleration
+from datadog_checks.kueue_gang.facts.quantity import GpuResources
+from datadog_checks.kueue_gang.sources.resources import Reducer, Resource, resources
+
+if TYPE_CHECKING:
+    from datadog_checks.kueue_gang.config_models import InstanceConfig
+
+
+def rules(config: "InstanceConfig") -> Rules:
+    """Return the options that decide what the facts mean."""
+    return Rules(
+        gpus=GpuResources(tuple(config.gpu_resources or ())),
+        grace=float(config.grace_seconds or 0),
+        gang_engines=None if config.gang_engines is None else frozenset(config.gang_engines),
+        gang_kinds=GANG_KINDS if config.kueue_gang_kinds is None else frozenset(config.kueue_gang_kinds),
+        implicit_gangs=config.implicit_gangs == "known",
+        include_cpu_gangs=bool(config.include_cpu_gangs),
+        namespaces=tuple(config.namespaces or ()),
+        exclude_namespaces=tuple(config.exclude_namespaces or ()),
+        tolerated_taints=tuple(_toleration(taint) for taint in config.tolerated_taints or ()),
+        gang_schedulers=frozenset(config.gang_scheduler_names or ()),
+        scheduler_versions=tuple((config.scheduler_versions or {}).items()),
+        labels=tuple(config.gang_labels_as_tags or ()),
+    )
+
+
+def emit_options(config: "InstanceConfig") -> EmitOptions:
+    """Return the options that decide which series are sent."""
+    return EmitOptions(
+        tags=tuple(config.tags or ()),
+        zero_tail=float(config.zero_tail_seconds or 0),
+        per_gang=config.per_gang_metrics or "attention",
+        max_gangs=int(config.max_gangs or 0),
+        label_tags=dict(config.gang_labels_as_tags or {}),
+    )
+
+
+def wanted_resources(options: Rules) -> tuple[Resource, ...]:
+    """Return the resources to read: all but the PodGroups of engines that are not wanted."""
+    unwanted = {engine.source for engine in ENGINES if not options.engine(engine.name)}
+    return tuple(row for row in resources(_reducers(options)) if row.api_source not in unwanted)
+
+
+def _reducers(options: Rules) -> Mapping[str, Reducer]:
+    gpus, labels = options.gpus, options.labels
+    return {
+        "pods": pods.reducer(gpus, labels),
+        "nodes": nodes.reducer(gpus),
+        "jobs": jobs.reducer(labels),
+        "workloads.kueue.x-k8s.io": workloads.reducer(gpus, labels),
+        "clusterqueues": queues.cluster_queue_reducer(gpus),
+        "localqueues": queues.local_queue,
+        "cohorts": queues.cohort,
+        "resourceflavors": queues.resource_flavor,
+        "topologies": topology.topology,
+        **{engine.source: engine.reducer(gpus, labels) for engine in ENGINES},
+    }
+
+
+def _toleration(taint: str) -> Toleration:
+    """Return the toleration that an entry of `tolerated_taints` stands for: `key`, `key=value`, `key=value:Effect`."""
+    key, value, effect = taint_parts(taint)
+    return Toleration(key, "Exists" if value is None else "Equal", value or "", effect or "")
