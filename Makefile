@@ -1,0 +1,75 @@
+# All that a developer runs. `make help` lists it. Each target sets up what it needs, once, in .venv.
+#
+#   PYTHON=python3.13 make test     with another interpreter than python3 (3.11 or later)
+#   make test ARGS="-k options -x"  with arguments for the command that the target runs
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format validate metadata wheel clean
+# A stamp of a set-up that failed half-way must not stand for a finished one.
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/.run ## an embedded cluster, the real check on it, and what it sends
+	@$(BIN)/python -m lab.demo $(ARGS)
+
+test: $(VENV)/.test ## the tests, without those that install the wheel (ARGS="-m packaging" for these)
+	@$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: $(VENV)/.test $(VENV)/.lint ## style, types and the layers of the code
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python .ci/lint-imports
+
+format: $(VENV)/.lint ## let ruff mend what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+validate: ## Datadog's own validations (needs Python 3.13); ARGS=--sync writes the generated files first
+	@.ci/ddev-validate $(ARGS)
+
+metadata: $(VENV)/.run ## write metadata.csv and the tables of the docs from the catalog of metrics
+	@$(BIN)/python -m lab.metadata $(ARGS)
+
+wheel: $(VENV)/.run ## build the wheel into dist
+	@mkdir -p dist
+	@$(PIP) wheel --no-deps --wheel-dir dist .
+	@ls -1 dist/*.whl
+
+clean: ## remove what the other targets have made
+	@rm -rf $(VENV) .venv-ddev build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The set-up. Editable, so that the code that runs is the code of this checkout. One stamp a set of packages: the demo
+# needs neither the test tools nor the linters.
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "$(PYTHON) is missing or older than 3.11. Name another one: PYTHON=/path/to/python3.11 make ..." >&2; exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) --version)."
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml | $(BIN)/python
+	@echo "Installing the check and what it imports into $(VENV), once: a minute or so."
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	@echo "Installing the check and the test tools into $(VENV), once: a minute or two."
+	@$(PIP) install --editable '.[test]'
+	@touch $(VENV)/.run $@
+
+$(VENV)/.lint: pyproject.toml | $(BIN)/python
+	@echo "Installing the linters into $(VENV), once."
+	@$(PIP) install --editable '.[lint]'
+	@touch $(VENV)/.run $@
