@@ -1,0 +1,255 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""Why a source could not be read, and what its owner can do about it.
+
+Every source ends either with data or with one `SourceError`. Its `reason` is a word of a closed list, the tag of
+`source.up`; its text names what was asked, what came back and the setting or RBAC rule that mends it. Two tables map
+what can happen to such an error: one for HTTP statuses, one for exceptions. requests and urllib3 wrap a cause two to
+four times, so the table of exceptions is held against the whole chain of causes, first row first.
+
+The text goes to logs, to `agent status` and to service checks. So all that comes from outside (bodies, messages of
+libraries) passes `harmless`, which takes out credentials, the values of URL queries and the userinfo of URLs, and cuts
+what is long. For the same reason a SourceError is raised `from None`: a chained traceback would show the raw text.
+"""
+
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException
+from typing import Final, Literal
+
+import orjson
+import requests.exceptions
+import urllib3.exceptions
+
+Reason = Literal["forbidden", "unauthorized", "not_installed", "unreachable", "invalid"]
+
+#: Longest piece of foreign text in an error.
+MAX_TEXT: Final = 200
+
+_SECRETS: Final = (
+    (re.compile(r"(?i)\b(bearer|basic)\s+[^\s'\",;]+"), r"\1 ***"),
+    (re.compile(r"\beyJ[\w-]{5,}(?:\.[\w-]*){0,2}"), "***"),
+    (re.compile(r"(?<=://)[^/@\s?#]*@"), ""),
+    (re.compile(r"(?i)([?&][\w.%\[\]-]+=)[^&\s'\"<>)]*"), r"\1***"),
+    (re.compile(r"(?i)((?:pass(?:word|wd)|secret|token|key(?:-data)?)[\"']?\s*[:=]\s*)[\"']?[^\s\"',}]+"), r"\1***"),
+)
+
+
+def harmless(text: str) -> str:
+    """Return foreign `text` in one line, without credentials, query values and URL userinfo, cut at 200 characters."""
+    # The cut comes last: cut first, the head of a token could be left without the word that gives it away. A longer
+    # text than this is never read, so the expressions see a bounded one.
+    clean = " ".join(text[: 20 * MAX_TEXT].split())
+    for pattern, substitute in _SECRETS:
+        clean = pattern.sub(substitute, clean)
+    return clean if len(clean) <= MAX_TEXT else clean[:MAX_TEXT] + "..."
+
+
+class SourceError(Exception):
+    """A source could not be read.
+
+    `reason` is one of forbidden, unauthorized, not_installed, unreachable, invalid; `advice` what its owner can do.
+    not_installed is what only discovery can tell: a 404 alone may come from any server.
+    `status` is the HTTP status where there was an answer, `retry_after` the seconds that the server asks to wait
+    (429 and 503 only). str() is safe to show.
+    """
+
+    def __init__(
+        self,
+        reason: Reason,
+        message: str,
+        advice: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        """Make the error; `message` must not hold foreign text that did not pass `harmless`."""
+        super().__init__(f"{message}; {advice}")
+        self.reason: Reason = reason
+        self.advice = advice
+        self.status = status
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is read, in the words that an advice needs."""
+
+    name: str
+    credential: str
+    tls: str
+    wrong: str
+    timeout: str = "kube_timeout"
+
+
+KUBE_CONFIG: Final = Target(
+    name="Kubernetes API",
+    credential="check the token of the pod's service account, or the user in kube_config_path",
+    tls="check the certificate authority of the kubeconfig or of the pod's service account",
+    wrong="is this the Kubernetes API?",
+)
+KUBE_API_URL: Final = Target(
+    name="Kubernetes API",
+    credential="check auth_token in kube_api_options",
+    tls="set tls_ca_cert (or tls_verify: false) in kube_api_options",
+    wrong="is this the Kubernetes API? Check kube_api_url",
+)
+KUEUE: Final = Target(
+    name="Kueue metrics",
+    credential="set auth_token (a file reader and a header writer); Kueue refuses anonymous reads",
+    tls="set tls_ca_cert, or tls_verify: false where Kueue makes its own certificate (its default)",
+    wrong="is this Kueue's metrics Service (https, port 8443, path /metrics)? Check openmetrics_endpoint",
+    timeout="timeout",
+)
+SCHEDULER: Final = Target(
+    name="scheduler metrics",
+    credential="set auth_token in scheduler_metrics; the scheduler refuses anonymous reads",
+    tls="set tls_ca_cert (or tls_verify: false) in scheduler_metrics",
+    wrong="is this the scheduler's metrics endpoint (https, port 10259, path /metrics)? Check scheduler_metrics.url",
+)
+
+#: Advices; {target.*} and {rule} are filled in.
+_RBAC = "allow {rule}, see deploy/rbac.yaml"
+_CREDENTIAL = "{target.credential}"
+_TLS = "{target.tls}"
+_WRONG = "{target.wrong}"
+_LATER = "the server is busy or starting; it is tried again"
+_NETWORK = "check the address, the network policy and that the server runs"
+
+_STATUSES: Final[dict[int, tuple[Reason, str]]] = {
+    HTTPStatus.UNAUTHORIZED: ("unauthorized", _CREDENTIAL),
+    HTTPStatus.FORBIDDEN: ("forbidden", _RBAC),
+    HTTPStatus.GONE: ("unreachable", "the list changed while it was read; it is tried again"),
+    HTTPStatus.TOO_MANY_REQUESTS: ("unreachable", _LATER),
+}
+_STATUS_CLASSES: Final[dict[int, tuple[Reason, str]]] = {
+    3: ("invalid", "redirects are not followed, so that no credential goes elsewhere; {target.wrong}"),
+    5: ("unreachable", _LATER),
+}
+_OTHER_STATUS: Final[tuple[Reason, str]] = ("invalid", _WRONG)
+
+#: Statuses whose Retry-After counts.
+_PATIENT: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+
+_Row = tuple[tuple[type[BaseException], ...], Reason, str, str]
+_EXCEPTIONS: Final[tuple[_Row, ...]] = (
+    # A server that stops in the middle of a handshake has no certificate to complain about.
+    ((ssl.SSLEOFError, ssl.SSLZeroReturnError), "unreachable", "the connection broke", _NETWORK),
+    (
+        (ssl.SSLError, urllib3.exceptions.SSLError, requests.exceptions.SSLError),
+        "unreachable",
+        "TLS failed",
+        _TLS,
+    ),
+    (
+        (urllib3.exceptions.ProxyError, requests.exceptions.ProxyError),
+        "unreachable",
+        "the proxy failed",
+        "check the proxy, or leave the server out of it (NO_PROXY, skip_proxy)",
+    ),
+    ((socket.gaierror, urllib3.exceptions.NameResolutionError), "unreachable", "unknown host name", _NETWORK),
+    ((ConnectionRefusedError,), "unreachable", "connection refused", _NETWORK),
+    # To urllib3 this one is a timeout as well.
+    ((urllib3.exceptions.NewConnectionError,), "unreachable", "no connection", _NETWORK),
+    (
+        (TimeoutError, urllib3.exceptions.TimeoutError, requests.exceptions.Timeout),
+        "unreachable",
+        "no answer in time",
+        _NETWORK + ", or raise {target.timeout}",
+    ),
+    (
+        (urllib3.exceptions.DecodeError, requests.exceptions.ContentDecodingError),
+        "invalid",
+        "the compressed answer cannot be read",
+        _WRONG,
+    ),
+    (
+        (
+            ConnectionError,
+            HTTPException,
+            urllib3.exceptions.ProtocolError,
+            requests.exceptions.ChunkedEncodingError,
+        ),
+        "unreachable",
+        "the connection broke",
+        _NETWORK,
+    ),
+    ((FileNotFoundError, PermissionError), "unauthorized", "a credential cannot be read", _CREDENTIAL),
+    (
+        (requests.exceptions.ConnectionError, urllib3.exceptions.HTTPError, OSError),
+        "unreachable",
+        "no connection",
+        _NETWORK,
+    ),
+)
+_OTHER_EXCEPTION: Final[tuple[Reason, str, str]] = ("invalid", "no valid answer", _WRONG)
+
+_RESOURCE_PATH: Final = re.compile(r"/api(?:s/(?P<group>[^/]+))?/[^/]+/(?P<plural>[^/]+)")
+
+
+def from_status(target: Target, path: str, status: int, body: str, retry_after: str | None = None) -> SourceError:
+    """Return the error for an answer of `status` other than 200, read from `path` of `target`."""
+    reason, advice = _STATUSES.get(status) or _STATUS_CLASSES.get(status // 100, _OTHER_STATUS)
+    said = harmless(_spoken(body))
+    patient = status in _PATIENT and retry_after is not None and retry_after.isdecimal()
+    return SourceError(
+        reason,
+        f"{target.name} {path}: HTTP {status}" + (f", {said}" if said else ""),
+        advice.format(target=target, rule=_rule(path)),
+        status=status,
+        retry_after=float(retry_after) if patient and retry_after is not None else None,
+    )
+
+
+def from_exception(target: Target, path: str, error: BaseException) -> SourceError:
+    """Return the error for an exception that came instead of an answer from `path` of `target`."""
+    causes = tuple(_causes(error))
+    reason, what, advice = next(
+        (row[1:] for row in _EXCEPTIONS if any(isinstance(cause, row[0]) for cause in causes)),
+        _OTHER_EXCEPTION,
+    )
+    return SourceError(
+        reason,
+        f"{target.name} {path}: {what} ({harmless(str(causes[-1]) or type(causes[-1]).__name__)})",
+        advice.format(target=target, rule=_rule(path)),
+    )
+
+
+def invalid(target: Target, path: str, what: str) -> SourceError:
+    """Return the error for an answer of status 200 that is not what was asked; `what` says what came instead."""
+    return SourceError("invalid", f"{target.name} {path}: {harmless(what)}", target.wrong)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield the exception and what it wraps, outermost first.
+
+    requests keeps the cause in `args`, urllib3's MaxRetryError in `reason`, the rest in `__cause__`.
+    """
+    inner: BaseException | None = error
+    while inner is not None:
+        yield inner
+        held = (getattr(inner, "reason", None), *inner.args, inner.__cause__)
+        inner = next((cause for cause in held if isinstance(cause, BaseException)), None)
+
+
+def _rule(path: str) -> str:
+    """Return the RBAC rule that lets `path` be read, in the words of a Role."""
+    match = _RESOURCE_PATH.fullmatch(path)
+    if match is None:
+        return f"verb get on nonResourceURLs {path}"
+    return f'verbs get, list, watch on resources {match["plural"]} of apiGroups "{match["group"] or ""}"'
+
+
+def _spoken(body: str) -> str:
+    """Return what an error body says: the message of a Kubernetes Status, else the text; a page only as such."""
+    try:
+        status = orjson.loads(body)
+    except ValueError:
+        return "an HTML page" if body.lstrip().startswith("<") else body
+    message = status.get("message") if isinstance(status, dict) else None
+    return message if isinstance(message, str) else body
