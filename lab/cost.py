@@ -1,0 +1,140 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""How many series the check sends, computed from the tags of the catalog.
+
+Each series is a custom metric and is billed as one, so the number for a large cluster is kept below a bound, and the
+docs quote it. A list of tags tells which values are possible, not which of them are seen at one time. So:
+
+* In a queue a tag takes the few values of a queue in which all is well, and each gang that needs attention adds a few
+  (`_IN_A_QUEUE`). Those that were left within the last minutes are included: they are still sent, as 0.
+* Series of one gang exist for the gangs that need attention.
+* Any other metric has the product of how many values each of its tags has (`_values`).
+
+What was assumed for this is told in `ASSUMPTIONS`, for the docs.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Final, NamedTuple
+
+from datadog_checks.kueue_gang import catalog
+from lab.tags import TAGS
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A cluster. `attention` of the gangs need attention; `namespaces` hold GPU pods outside of any LocalQueue."""
+
+    local_queues: int = 50
+    cluster_queues: int = 20
+    gangs: int = 200
+    attention: int = 15
+    levels: int = 3
+    flavors: int = 2
+    namespaces: int = 10
+    gpu_resources: int = 2
+    priority_classes: int = 3
+
+
+class Cost(NamedTuple):
+    """Numbers of series: of this check, of Kueue's metrics, and what two options add.
+
+    `every_gang`: with `per_gang_metrics: all`. `local_queues`: with `kueue_local_queue_metrics: true`.
+    """
+
+    own: int
+    scraped: int
+    every_gang: int
+    local_queues: int
+
+
+#: The cluster for which the bounds hold.
+LARGE: Final = Size()
+#: What is assumed of it beside its size, in words.
+ASSUMPTIONS: Final = (
+    "The gangs of a queue have one engine and ask for one GPU resource. Nodes offer two.",
+    "Ten more namespaces hold GPU pods outside of any queue.",
+    "A queue has running and queued gangs and lately started one.",
+    "A gang that needs attention adds its present state, the one before, and members in four classes.",
+    "A ClusterQueue has three priority classes, two reasons for evictions, and three resources in each flavor.",
+    "Kueue serves its quota metrics (`enableClusterQueueResources`).",
+    "Eight plugins of the scheduler turn pods away.",
+)
+
+#: Tag -> values in a queue in which all is well, and values that a gang in need of attention adds.
+_IN_A_QUEUE: Final[Mapping[str, tuple[int, int]]] = {
+    "gang_state": (3, 2),
+    "member_state": (3, 4),
+    "gpu_use": (2, 1),
+    "idle_reason": (1, 2),
+}
+#: Tags that have no closed list, or of which only so many values are seen beside one value of each other tag.
+_SEEN: Final[Mapping[str, int]] = {
+    "active": 3,
+    "cohort": 1,
+    "is_group": 2,
+    "kueue_eviction_reason": 2,
+    "name": 2,
+    "plugin": 8,
+    "queue": 4,
+    "reason": 2,
+    "resource": 3,
+    "result": 3,
+    "status": 3,
+    "underlying_cause": 1,
+}
+#: The same for `reason` where it is another number: a source has one at a time.
+_REASONS: Final[Mapping[str, int]] = {"gangs.unguarded": 4, "source.up": 1}
+
+
+def cost(size: Size = LARGE) -> Cost:
+    """Return the numbers of series for a cluster."""
+    own = catalog.OWN.values()
+    every_gang = replace(size, attention=size.gangs)
+    one_gang = [metric for metric in own if "gang" in metric.tags]
+    return Cost(
+        own=_sum(own, size),
+        scraped=_sum(_metrics(catalog.CLUSTER_QUEUE_FAMILIES), size),
+        every_gang=_sum(one_gang, every_gang) - _sum(one_gang, size),
+        local_queues=_sum(_metrics(catalog.LOCAL_QUEUE_FAMILIES), size),
+    )
+
+
+def series(metric: catalog.Metric, size: Size) -> int:
+    """Return how many series a metric has."""
+    if "gang" in metric.tags:
+        return size.attention * (_IN_A_QUEUE["member_state"][1] if "member_state" in metric.tags else 1)
+    if set(metric.tags) >= set(catalog.QUEUE_TAGS):
+        # A metric without another tag of its own, such as reserved GPUs, is about gangs that wait.
+        usual, added = next((_IN_A_QUEUE[tag] for tag in metric.tags if tag in _IN_A_QUEUE), (0, 1))
+        return (size.local_queues + size.namespaces) * usual + size.attention * added
+    # A LocalQueue is in one namespace and belongs to one ClusterQueue.
+    told = {"kube_namespace", "kueue_cluster_queue"} if "kueue_local_queue" in metric.tags else set()
+    values = _values(metric, size)
+    return prod(values[tag] for tag in metric.tags if tag not in told)
+
+
+def _values(metric: catalog.Metric, size: Size) -> dict[str, int]:
+    """Return how many values each tag has."""
+    return {
+        **{tag.key: len(tag.values) for tag in TAGS if tag.values},
+        **_SEEN,
+        "reason": _REASONS.get(metric.name, _SEEN["reason"]),
+        "kueue_local_queue": size.local_queues,
+        "kueue_cluster_queue": size.cluster_queues,
+        "preempting_cluster_queue": size.cluster_queues,
+        "kueue_resource_flavor": size.flavors,
+        "kueue_workload_priority_class": size.priority_classes,
+        "topology_level": size.levels,
+        "gpu_resource": size.gpu_resources,
+    }
+
+
+def _metrics(families: Iterable[catalog.Family]) -> list[catalog.Metric]:
+    return [metric for family in families for metric in family.metrics()]
+
+
+def _sum(metrics: Iterable[catalog.Metric], size: Size) -> int:
+    return sum(series(metric, size) for metric in metrics)

@@ -1,0 +1,106 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""The rules of the demo: it works for every recorded cluster, and shows what it promises."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from datadog_checks.kueue_gang.catalog import OWN
+from datadog_checks.kueue_gang.commands import main as kueue_gang
+from lab import demo
+from lab.replay import CAPTURES, moments
+from lab.scenarios import SCENARIOS, scenario, side_by_side
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Run the demo in this process; return its exit code."""
+    monkeypatch.setattr(sys, "argv", ["demo", *arguments])
+    return demo.main()
+
+
+def test_gangs_of_every_kind_are_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    """The clusters side by side have the gangs that people come for, with the scheduler's word on who waits."""
+    assert run(monkeypatch) == 0
+    shown = capsys.readouterr().out
+    for state in ("partial", "degraded", "starting", "waiting", "queued", "finishing", "running"):
+        assert re.search(rf"^\S+ +\S+ +\S+ +\S+ +{state} ", shown, re.MULTILINE), state
+    assert "9 waiting_permit" in shown
+    assert "kueue_gang.scheduler.permit_waiting" in shown
+    assert "\x1b" not in shown
+
+
+def test_everything_is_shown_on_request(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    """--all shows each metric with each of its series, and those of Kueue too."""
+    assert run(monkeypatch, "--all") == 0
+    shown = capsys.readouterr().out
+    promised = re.search(r"(\d+) metrics of its own in (\d+) series", shown)
+    assert promised
+    listed = shown[promised.end() :]
+    headings = re.findall(r"^kueue_gang\.(\S+)", listed, re.MULTILINE)
+    assert len(set(headings)) == len(headings)
+    own = [name for name in headings if name in OWN]
+    assert len(own) == int(promised[1])
+    assert len(headings) > len(own)
+    values = re.split(r"^kueue_gang\.", listed, flags=re.MULTILINE)[1:]
+    assert sum(len(block.splitlines()) - 1 for block in values[: len(own)]) == int(promised[2])
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_scenario_can_be_shown(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each recorded cluster is served with the endpoints that it has, and the check runs on it."""
+    assert run(monkeypatch, "--scenario", name) == 0
+
+
+def test_the_scenarios_are_the_recorded_ones() -> None:
+    """Each archive of a cluster has a line in the list, and each line an archive and a moment of it."""
+    archives = {path.name.removesuffix(".tar.xz") for path in CAPTURES.glob("[0-9]*.tar.xz")}
+    assert set(SCENARIOS) == archives
+    for name, (moment, _) in SCENARIOS.items():
+        assert moment in moments(CAPTURES / f"{name}.tar.xz")
+
+
+@pytest.mark.parametrize("name", ["no-such", "3-degraded/t9", "2-partial-bound/t1"])
+def test_an_unknown_scenario_is_named(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """A name or a moment that was not recorded is refused with those that were."""
+    with pytest.raises(ValueError, match=r"there (are|is)"):
+        scenario(name)
+    assert run(monkeypatch, "--scenario", name) == 1
+    assert capsys.readouterr().err.startswith("error: no ")
+
+
+def test_a_check_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    """Where the check could not read what is served, the demo says so and does not show an empty cluster."""
+    monkeypatch.setattr(demo, "instance", lambda _recording, url: {"kube_api_url": f"{url}/nowhere"})
+    assert run(monkeypatch) == 1
+    assert "Kubernetes API" in capsys.readouterr().err
+
+
+def test_all_truths_are_kept_side_by_side() -> None:
+    """No gang is lost when clusters are put together."""
+    names = {gang["name"] for gang in side_by_side().truth["gangs"]}
+    for name in ("1-permit-wait", "2-partial-bound", "3-degraded", "10-mixed-healthy", "17-podsets"):
+        assert {gang["name"] for gang in scenario(name).truth["gangs"]} <= names
+
+
+def test_what_is_served_can_be_read_by_status(capsys: pytest.CaptureFixture) -> None:
+    """--serve says how to point the command at it, keeps the server up, and ends with Ctrl-C."""
+    command = [sys.executable, "-m", "lab.demo", "--serve"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as process:
+        assert process.stdout is not None
+        said = next(line for line in process.stdout if " status --url " in line)
+        assert kueue_gang(said.split("datadog_checks.kueue_gang ")[1].split()) == 0
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+    assert "llama-pretrain" in capsys.readouterr().out
