@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from datadog_checks.kueue_gang.facts import BadObjectError
 from datadog_checks.kueue_gang.sources import api as module
-from datadog_checks.kueue_gang.sources.api import Api, decode_page, storage_hash
+from datadog_checks.kueue_gang.sources.api import Api, storage_hash
 from datadog_checks.kueue_gang.sources.connection import UrlConnection
 from datadog_checks.kueue_gang.sources.errors import SourceError
+from datadog_checks.kueue_gang.sources.pages import list_items, list_metadata
 from datadog_checks.kueue_gang.sources.resources import API_SOURCES, Resource, resources
 from lab.replay import CAPTURES, Answer, Recording, ReplayServer
 
@@ -403,7 +404,7 @@ def test_no_wait_that_would_cost_the_run(recording, fault):
     ("fault", "reason", "words"),
     [
         ("html", "invalid", "an HTML page"),
-        ("empty", "invalid", "no list"),
+        ("empty", "invalid", "empty answer"),
         ("garbage", "invalid", "no list"),
         ("cut", "unreachable", "the connection broke"),
         (Answer(200, b"[1, 2]"), "invalid", "no JSON object with a list of items"),
@@ -542,9 +543,8 @@ def test_recorded_page_of_a_real_api_server():
         if not (length := int(size, 16)):
             break
         body, rest = body + rest[:length], rest[length + 2 :]
-    items, token = decode_page(body)
-    assert len(items) == 2
-    assert token.startswith("eyJ2Ijoi")
+    assert len(list(list_items(body))) == 2
+    assert list_metadata(body)["continue"].startswith("eyJ2Ijoi")
 
 
 JSON_VALUES = st.recursive(

@@ -16,9 +16,8 @@ from datadog_checks.base.errors import CheckException
 
 from datadog_checks.kueue_gang import settings
 from datadog_checks.kueue_gang.config_models import ConfigMixin
-from datadog_checks.kueue_gang.derive.picture import Picture, derive
-from datadog_checks.kueue_gang.derive.rules import Rules
-from datadog_checks.kueue_gang.derive.transitions import Memory
+from datadog_checks.kueue_gang.derive.deriver import Deriver
+from datadog_checks.kueue_gang.derive.picture import Picture
 from datadog_checks.kueue_gang.emit import Emitter, Report, phases
 from datadog_checks.kueue_gang.facts.health import OK, SourceHealth
 from datadog_checks.kueue_gang.options import thaw, unknown_options, untrusted_options
@@ -27,6 +26,7 @@ from datadog_checks.kueue_gang.sources.collector import Collector, Reading
 from datadog_checks.kueue_gang.sources.connection import Connection, KubeConnection, UrlConnection
 from datadog_checks.kueue_gang.sources.errors import SourceError
 from datadog_checks.kueue_gang.sources.kueue_metrics import KueueScraper, scraper_config
+from datadog_checks.kueue_gang.sources.reflector import Timing
 from datadog_checks.kueue_gang.sources.scheduler_metrics import SchedulerEndpoint
 
 KUEUE_METRICS = "kueue_metrics"
@@ -38,6 +38,7 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
     __NAMESPACE__ = "kueue_gang"
     # The base would drop everything above 2,000 series, also what is sent last; max_gangs is the cap here.
     DEFAULT_METRIC_LIMIT = 0
+    TIMING = Timing()
 
     def __init__(self, name: str, init_config: Mapping[str, Any], instances: Sequence[Mapping[str, Any]]) -> None:
         """Take the options; they are validated, and the parts are built, at the first run."""
@@ -46,10 +47,11 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
         self.scraper_configs = [scraper_config(self.instance)] if scrapes else []
         self.check_initializations.append(self._build)
         self.picture: Picture | None = None
-        self._memory = Memory()
-        self._rules = Rules()
         self._connection: Connection | None = None
         self._collector: Collector | None = None
+        self._deriver: Deriver | None = None
+        #: CPU seconds of the phases of the last run, for the benchmark.
+        self.cpu: dict[str, float] = {}
         self._scraped_at: float | None = None
         self._warned: frozenset[str] = frozenset()
 
@@ -71,7 +73,7 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
         started = time.monotonic()
         reading = self._collector.collect() if self._collector else None
         collected = time.monotonic()
-        self.picture = self._derive(reading) if reading else None
+        self.picture = self._deriver.apply(reading.changes, reading.now) if reading and self._deriver else None
         derived = time.monotonic()
         if reading:
             health += reading.health
@@ -83,9 +85,11 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
         self._report(errors, reading)
 
     def cancel(self) -> None:
-        """Close what is open; the Agent calls this when it unschedules the check."""
+        """End all threads and requests; the Agent calls this from any thread when it unschedules the check."""
+        if self._collector:
+            self._collector.stop()
         if self._connection:
-            self._connection.close()
+            self._connection.abort()
 
     def _build(self) -> None:
         for option, meant in unknown_options(self.instance):
@@ -96,15 +100,19 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
             msg = f"{', '.join(refused)}: file options need a trusted provider (integration_trusted_providers)"
             raise ConfigurationError(msg)
         config = self.config
-        self._rules = settings.rules(config)
+        rules = settings.rules(config)
         self._emitter = Emitter(self, settings.emit_options(config))
         if config.collect_kubernetes:
             self._connection = self._connect()
+            self._deriver = Deriver(rules)
             self._collector = Collector(
                 Api(self._connection, log=self.log),
-                settings.wanted_resources(self._rules),
-                self._rules.gang_engines or frozenset(),
-                self._scheduler(),
+                settings.wanted_resources(rules),
+                self.log,
+                watch=getattr(config, "sync", "watch") != "list",
+                named_engines=rules.gang_engines or frozenset(),
+                scheduler=self._scheduler(),
+                timing=self.TIMING,
             )
 
     def _connect(self) -> Connection:
@@ -145,10 +153,6 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
                 found[reason] = found.get(reason, 0) + number
         return found
 
-    def _derive(self, reading: Reading) -> Picture:
-        picture, self._memory = derive(reading.cluster, self._rules, self._memory, reading.now)
-        return picture
-
     def _report(self, errors: Mapping[str, SourceError], reading: Reading | None) -> None:
         """Warn of sources that are down, in the log once until it changes, and fail where a whole side is."""
         fatal = [f"{source}: {error}" for source, error in errors.items()]
@@ -179,8 +183,7 @@ def _by_cause(errors: Mapping[str, SourceError]) -> Iterator[str]:
     causes: dict[tuple[str, str], list[str]] = {}
     texts: dict[tuple[str, str], str] = {}
     for source, error in errors.items():
-        cause = error.reason, error.advice
-        causes.setdefault(cause, []).append(source)
-        texts.setdefault(cause, str(error))
+        causes.setdefault((error.reason, error.advice), []).append(source)
+        texts.setdefault((error.reason, error.advice), str(error))
     for cause, sources in causes.items():
         yield f"{', '.join(sources)}: {texts[cause]}"

@@ -9,21 +9,18 @@ zero is sent while something that was read before cannot be read now.
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from datadog_checks.kueue_gang.catalog import OWN, Metric
 from datadog_checks.kueue_gang.derive.members import CLASSES
-from datadog_checks.kueue_gang.derive.picture import GangView, Picture, Queue
+from datadog_checks.kueue_gang.derive.picture import MISSING, GangView, Picture, Queue
 from datadog_checks.kueue_gang.facts.health import SourceHealth
 from datadog_checks.kueue_gang.facts.scheduler import SchedulerMetrics
 
 #: Longest value of a tag; Datadog cuts tags at 200 characters.
 MAX_TAG = 200
-#: States that every queue with a gang reports, also as 0.
-_ALWAYS_REPORTED = ("running", "partial")
 
 Tags = tuple[str, ...]
 
@@ -103,48 +100,28 @@ def _queue_tags(queue: Queue) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _age(picture: Picture, since: float | None) -> float | None:
+def _age(picture: Picture, since: float) -> float:
     """Return an age in seconds; clocks that disagree never make it negative."""
-    return None if since is None else max(0.0, picture.now - since)
+    return max(0.0, picture.now - since)
 
 
 def _gangs(picture: Picture) -> Iterator[Sample]:
-    states: dict[tuple[Queue, str], int] = defaultdict(int)
-    oldest: dict[tuple[Queue, str], float] = {}
-    members: dict[tuple[Queue, str], int] = defaultdict(int)
-    waits: dict[Queue, float] = {}
-    unguarded: dict[tuple[str, str], int] = defaultdict(int)
-    for gang in picture.gangs:
-        if gang.state:
-            for state in _ALWAYS_REPORTED:
-                states[gang.queue, state] += 0
-            states[gang.queue, gang.state] += 1
-            age = _age(picture, gang.since)
-            if age is not None:
-                key = gang.queue, gang.state
-                oldest[key] = max(age, oldest.get(key, 0.0))
-        for name, number in _member_counts(gang):
-            members[gang.queue, name] += number
-        wait = _age(picture, gang.permit_oldest)
-        if wait is not None:
-            waits[gang.queue] = max(wait, waits.get(gang.queue, 0.0))
-        for reason in gang.unguarded:
-            unguarded[gang.queue.engine, reason] += 1
-    for (queue, state), number in states.items():
+    summary = picture.summary
+    for (queue, state), number in summary.states.items():
         yield _sample("gangs", number, *_queue_tags(queue), ("gang_state", state))
-    for (queue, state), age in oldest.items():
-        yield _sample("gangs.oldest_seconds", age, *_queue_tags(queue), ("gang_state", state))
-    for (queue, name), number in members.items():
+    for (queue, state), since in summary.oldest.items():
+        yield _sample("gangs.oldest_seconds", _age(picture, since), *_queue_tags(queue), ("gang_state", state))
+    for (queue, name), number in summary.members.items():
         yield _sample("members", number, *_queue_tags(queue), ("member_state", name))
-    for queue, wait in waits.items():
-        yield _sample("members.permit_wait_oldest_seconds", wait, *_queue_tags(queue))
-    for (engine, reason), number in unguarded.items():
+    for queue, since in summary.waits.items():
+        yield _sample("members.permit_wait_oldest_seconds", _age(picture, since), *_queue_tags(queue))
+    for (engine, reason), number in summary.unguarded.items():
         yield _sample("gangs.unguarded", number, ("gang_engine", engine), ("reason", reason))
 
 
 def _member_counts(gang: GangView) -> list[tuple[str, int]]:
     counts = [(name, gang.classes.get(name, 0)) for name in CLASSES]
-    return [(name, number) for name, number in (*counts, ("missing", gang.missing)) if number]
+    return [(name, number) for name, number in (*counts, (MISSING, gang.missing)) if number]
 
 
 def chosen(picture: Picture, options: EmitOptions) -> list[GangView]:
@@ -159,7 +136,7 @@ def chosen(picture: Picture, options: EmitOptions) -> list[GangView]:
         gangs,
         key=lambda gang: (
             -sum(gang.idle.values()),
-            -sum(gang.requested.values()) * (_age(picture, gang.since) or 0.0),
+            -sum(gang.requested.values()) * (0.0 if gang.since is None else _age(picture, gang.since)),
             gang.key,
         ),
     )
@@ -180,9 +157,8 @@ def _one_gang(picture: Picture, options: EmitOptions) -> Iterator[Sample]:
             yield _sample("gang.members", number, *tags, ("member_state", name))
         if gang.required is not None:
             yield _sample("gang.required", gang.required, *tags)
-        age = _age(picture, gang.since)
-        if gang.state and age is not None:
-            yield _sample("gang.state_seconds", age, *tags, ("gang_state", gang.state))
+        if gang.state and gang.since is not None:
+            yield _sample("gang.state_seconds", _age(picture, gang.since), *tags, ("gang_state", gang.state))
         for name, amounts in (
             ("gang.gpus_requested", gang.requested),
             ("gang.gpus_allocated", gang.allocated),
@@ -196,17 +172,18 @@ def _one_gang(picture: Picture, options: EmitOptions) -> Iterator[Sample]:
 
 
 def _pod_gpus(picture: Picture) -> Iterator[Sample]:
+    gpus = picture.gpus
     totals: dict[str, int] = dict.fromkeys(picture.nodes or (), 0)
-    for (queue, resource, use), amount in picture.allocated.items():
+    for (queue, resource, use), amount in gpus.allocated.items():
         yield _sample("gpus.allocated", amount, *_queue_tags(queue), ("gpu_resource", resource), ("gpu_use", use))
         totals.setdefault(resource, 0)
-    for (queue, resource, reason), amount in picture.idle.items():
+    for (queue, resource, reason), amount in gpus.idle.items():
         yield _sample("gpus.idle", amount, *_queue_tags(queue), ("gpu_resource", resource), ("idle_reason", reason))
         totals[resource] += amount
     for resource, amount in totals.items():
-        if resource not in picture.idle_unknown:
+        if not gpus.unknown[resource]:
             yield _sample("gpus.idle_total", amount, ("gpu_resource", resource))
-    for (queue, resource), amount in picture.reserved.items():
+    for (queue, resource), amount in gpus.reserved.items():
         yield _sample("gpus.reserved", amount, *_queue_tags(queue), ("gpu_resource", resource))
 
 

@@ -18,10 +18,10 @@ from typing import Any, TextIO
 
 from datadog_checks.kueue_gang import settings
 from datadog_checks.kueue_gang.derive.members import UP
-from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Picture, derive
+from datadog_checks.kueue_gang.derive.deriver import Deriver
+from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Picture
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.states import STATES_SENT
-from datadog_checks.kueue_gang.derive.transitions import Memory
 from datadog_checks.kueue_gang.sources.api import Api
 from datadog_checks.kueue_gang.sources.collector import Collector, Reading
 from datadog_checks.kueue_gang.sources.connection import Connection, KubeConnection, UrlConnection
@@ -55,21 +55,23 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     rules = Rules(namespaces=tuple(options.namespace), include_cpu_gangs=options.cpu)
     connection = _connection(options)
-    collector = Collector(Api(connection, log=_LOG), settings.wanted_resources(rules))
-    memory = Memory()
+    watch = options.watch is not None and not options.folder
+    collector = Collector(Api(connection, log=_LOG), settings.wanted_resources(rules), _LOG, watch=watch)
+    deriver = Deriver(rules)
     try:
         while True:
             reading = collector.collect()
             if not any(one.up for one in reading.health):
                 raise next(iter(reading.errors.values()))
-            picture, memory = derive(reading.cluster, rules, memory, reading.now)
+            picture = deriver.apply(reading.changes, reading.now)
             text = as_json(picture, reading) if options.json else table(picture, reading.errors, coloured(sys.stdout))
             print((_CLEAR if options.watch and not options.json and sys.stdout.isatty() else "") + text, flush=True)
             if not options.watch:
                 return 0
             time.sleep(options.watch)
     finally:
-        connection.close()
+        collector.stop()
+        connection.abort()
 
 
 def _connection(options: argparse.Namespace) -> Connection:
@@ -100,7 +102,7 @@ def table(picture: Picture, errors: Mapping[str, SourceError], colour: bool) -> 
         lines += ["", *_rows(gangs, picture.now, paint)]
     elif picture.pods_known:
         lines += ["", "no gangs"]
-    lines += ["", *_gpu_lines(picture, paint)] if picture.nodes or picture.allocated else []
+    lines += ["", *_gpu_lines(picture, paint)] if picture.nodes or picture.gpus.allocated else []
     lines += _unseen(picture, errors, paint)
     return "\n".join(lines)
 
@@ -182,22 +184,22 @@ def age(seconds: float | None) -> str:
 
 
 def _gpu_lines(picture: Picture, paint: Callable[[str, str], str]) -> list[str]:
-    resources = sorted({*(picture.nodes or {}), *(resource for _, resource, _ in picture.allocated)})
+    resources = sorted({*(picture.nodes or {}), *(resource for _, resource, _ in picture.gpus.allocated)})
     lines = []
     for resource in resources:
-        uses = {use: _sum(picture.allocated, resource, use) for use in ("busy", "idle", "other")}
+        uses = {use: _sum(picture.gpus.allocated, resource, use) for use in ("busy", "idle", "other")}
         totals = (picture.nodes or {}).get(resource)
         told = [f"{sum(uses.values())} allocated ({uses['busy']} busy, {uses['idle']} idle, {uses['other']} of no gang)"]
         if totals:
             told.insert(0, f"{totals.allocatable} allocatable")
             told.append(f"{totals.free} free" if picture.free_known else "free not known")
             told += [f"{totals.unhealthy} unhealthy"] if totals.unhealthy else []
-        reserved = sum(amount for (_, name), amount in picture.reserved.items() if name == resource)
+        reserved = sum(amount for (_, name), amount in picture.gpus.reserved.items() if name == resource)
         told += [f"{reserved} reserved in the scheduler"] if reserved else []
         lines.append(f"{resource}: {', '.join(told)}")
-        reasons = {reason for _, name, reason in picture.idle if name == resource}
+        reasons = {reason for _, name, reason in picture.gpus.idle if name == resource}
         if reasons:
-            idle = ", ".join(f"{_sum(picture.idle, resource, reason)} {reason}" for reason in sorted(reasons))
+            idle = ", ".join(f"{_sum(picture.gpus.idle, resource, reason)} {reason}" for reason in sorted(reasons))
             lines.append(paint(_RED, f"  idle: {idle}"))
     return lines
 
@@ -228,7 +230,7 @@ def as_json(picture: Picture, reading: Reading) -> str:
                     "unhealthy": totals.unhealthy,
                     "schedulable": totals.schedulable,
                     "free": totals.free if picture.free_known else None,
-                    "allocated": {use: _sum(picture.allocated, resource, use) for use in ("busy", "idle", "other")},
+                    "allocated": {use: _sum(picture.gpus.allocated, resource, use) for use in ("busy", "idle", "other")},
                 }
                 for resource, totals in sorted((picture.nodes or {}).items())
             },

@@ -11,14 +11,14 @@ knows nothing of its work.
 Figures are kept by resource and never added over resources: a MIG slice is no GPU.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from datadog_checks.kueue_gang.derive.rules import Rules
-from datadog_checks.kueue_gang.facts.cluster import Cluster
 from datadog_checks.kueue_gang.facts.nodes import Node, Taint
 from datadog_checks.kueue_gang.facts.pods import Pod, Toleration
+from datadog_checks.kueue_gang.facts.quantity import Units
 from datadog_checks.kueue_gang.facts.queues import ResourceFlavor
 
 BUSY, IDLE, OTHER = "busy", "idle", "other"
@@ -26,12 +26,13 @@ BUSY, IDLE, OTHER = "busy", "idle", "other"
 _WORKING = frozenset({"running", "finishing"})
 #: States of gangs whose GPUs are held in vain; the state is the reason.
 _IN_VAIN = frozenset({"partial", "degraded", "starting"})
+_TERMINAL = frozenset({"Succeeded", "Failed"})
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
 
 
 def holds(pod: Pod) -> bool:
     """Tell whether a pod holds the GPUs that it asks for."""
-    return bool(pod.node) and pod.phase not in {"Succeeded", "Failed"}
+    return bool(pod.node) and pod.phase not in _TERMINAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,68 +76,145 @@ class NodeTotals:
     free: int = 0
 
 
-@dataclass(slots=True)
-class NodeFigures:
-    """Totals by resource, and the free units of each (node, resource), also of nodes that take no pods."""
-
-    totals: dict[str, NodeTotals] = field(default_factory=lambda: defaultdict(NodeTotals))
-    room: dict[tuple[str, str], int] = field(default_factory=dict)
+#: The part of a node in the totals of a resource, in the order of the fields.
+_Part = tuple[int, int, int, int, int]
 
 
-def node_figures(cluster: Cluster, rules: Rules) -> NodeFigures:
-    """Count the GPUs of all nodes."""
-    allocated: dict[tuple[str, str], int] = defaultdict(int)
-    for pod in cluster.pods:
-        if holds(pod):
-            for resource, amount in pod.spec.gpus:
-                allocated[pod.node, resource] += amount
-    takes_pods = pod_taker(cluster, rules)
-    figures = NodeFigures()
-    for node in cluster.nodes:
-        able = bool(node.capacity) and takes_pods(node)
+class NodeLedger:
+    """What the nodes have, and what the pods on them hold, kept as sums while nodes and pods come and go.
+
+    A node takes pods when it is Ready, not cordoned, and each repelling taint on it is tolerated: by the user's option, by
+    a flavor that selects the node, or by any live pod that asks for a GPU resource of the node (somebody uses nodes like
+    it). The taint keyed by the GPU resource itself always is: the ExtendedResourceToleration admission plugin tolerates it
+    for every pod that asks. Taints of the node controller never are, and a toleration without a key proves nothing: such
+    pods (DaemonSets) tolerate broken nodes too.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        """Begin without nodes."""
+        self._tolerated = frozenset(rules.tolerated_taints)
+        self._nodes: dict[str, Node] = {}
+        self._flavors: dict[str, ResourceFlavor] = {}
+        self._allocated: dict[str, dict[str, int]] = {}
+        #: Live pods by what they ask for and tolerate.
+        self._asking: Counter[tuple[Units, tuple[Toleration, ...]]] = Counter()
+        self._totals: dict[str, NodeTotals] = {}
+        self._having: Counter[str] = Counter()
+        self._parts: dict[str, dict[str, _Part]] = {}
+        self._largest: dict[str, int] = {}
+        self._stale: set[str] = set()
+        self._taints_stale = False
+
+    def take_pod(self, old: Pod | None, new: Pod | None) -> None:
+        """Take a pod that came, changed or went."""
+        if old and new and old.spec is new.spec and old.node == new.node and old.phase == new.phase:
+            return
+        for pod, sign in ((old, -1), (new, 1)):
+            if pod is None or not pod.spec.gpus or pod.phase in _TERMINAL:
+                continue
+            asking = pod.spec.gpus, pod.spec.tolerations
+            self._asking[asking] += sign
+            self._taints_stale |= self._asking[asking] == max(sign, 0)
+            if pod.node:
+                add(self._allocated.setdefault(pod.node, {}), pod.spec.gpus, sign)
+                self._stale.add(pod.node)
+
+    def take_node(self, name: str, node: Node | None) -> None:
+        """Take a node that came or changed, or None for one that went."""
+        if node is None:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = node
+        self._stale.add(name)
+
+    def take_flavors(self, changes: Iterable[tuple[ResourceFlavor | None, ResourceFlavor | None]]) -> None:
+        """Take flavors that came, changed or went."""
+        for old, new in changes:
+            if old:
+                self._flavors.pop(old.name, None)
+            if new:
+                self._flavors[new.name] = new
+        self._taints_stale = True
+
+    def refresh(self) -> bool:
+        """Bring the sums up to date; tell whether any could have changed."""
+        if self._taints_stale:
+            self._stale |= {name for name, node in self._nodes.items() if node.taints}
+        stale, self._stale, self._taints_stale = self._stale, set(), False
+        if stale:
+            tolerating = self._tolerating()
+            for name in stale:
+                self._update(name, tolerating)
+            self._largest.clear()
+        return bool(stale)
+
+    def totals(self) -> dict[str, NodeTotals]:
+        """Return the totals by resource."""
+        return {resource: replace(totals) for resource, totals in self._totals.items()}
+
+    def free(self, node: str, resource: str) -> int | None:
+        """Return the free units of a node, also of one that takes no pods; None where there is no such node."""
+        known = self._nodes.get(node)
+        if known is None:
+            return None
+        allocated = self._allocated.get(node, {})
+        return max(0, known.allocatable.get(resource, 0) - allocated.get(resource, 0))
+
+    def largest(self, resource: str) -> int:
+        """Return the most free units that any node has."""
+        if resource not in self._largest:
+            self._largest[resource] = max((self.free(name, resource) or 0 for name in self._nodes), default=0)
+        return self._largest[resource]
+
+    def _tolerating(self) -> dict[str, set[Toleration]]:
+        found: dict[str, set[Toleration]] = defaultdict(set)
+        for (units, tolerations), number in self._asking.items():
+            if number > 0:
+                for resource, _ in units:
+                    found[resource].update(tolerations)
+        return found
+
+    def _update(self, name: str, tolerating: Mapping[str, set[Toleration]]) -> None:
+        for resource, part in self._parts.pop(name, {}).items():
+            self._count(resource, part, -1)
+        node = self._nodes.get(name)
+        if node is None or not node.capacity:
+            return
+        able = self._takes_pods(node, tolerating)
+        parts = self._parts[name] = {}
         for resource, capacity in node.capacity.items():
             allocatable = node.allocatable.get(resource, 0)
-            free = max(0, allocatable - allocated[node.name, resource])
-            figures.room[node.name, resource] = free
-            totals = figures.totals[resource]
-            totals.capacity += capacity
-            totals.allocatable += allocatable
-            totals.unhealthy += max(0, capacity - allocatable)
-            if able:
-                totals.schedulable += allocatable
-                totals.free += free
-    return figures
+            free = (self.free(name, resource) or 0) if able else 0
+            parts[resource] = (
+                capacity, allocatable, max(0, capacity - allocatable), allocatable if able else 0, free
+            )  # fmt: skip
+            self._count(resource, parts[resource], 1)
 
+    def _count(self, resource: str, part: _Part, sign: int) -> None:
+        totals = self._totals.setdefault(resource, NodeTotals())
+        capacity, allocatable, unhealthy, schedulable, free = part
+        totals.capacity += sign * capacity
+        totals.allocatable += sign * allocatable
+        totals.unhealthy += sign * unhealthy
+        totals.schedulable += sign * schedulable
+        totals.free += sign * free
+        self._having[resource] += sign
+        if not self._having[resource]:
+            del self._totals[resource]
 
-def pod_taker(cluster: Cluster, rules: Rules) -> Callable[[Node], bool]:
-    """Return the test whether a GPU node takes pods: Ready, not cordoned, each repelling taint tolerated.
-
-    A taint is tolerated by the user's option, by a flavor that selects the node, or by any live pod that asks for a GPU
-    resource of the node: somebody uses nodes like it. The taint keyed by the GPU resource itself always is (the
-    ExtendedResourceToleration admission plugin tolerates it for every pod that asks). Taints of the node controller never
-    are, and a toleration without a key proves nothing: such pods (DaemonSets) tolerate broken nodes too.
-    """
-    by_resource: dict[str, set[Toleration]] = defaultdict(set)
-    for pod in cluster.pods:
-        if pod.phase not in {"Succeeded", "Failed"}:
-            for resource, _ in pod.spec.gpus:
-                by_resource[resource].update(pod.spec.tolerations)
-
-    def takes(node: Node) -> bool:
+    def _takes_pods(self, node: Node, tolerating: Mapping[str, set[Toleration]]) -> bool:
         if node.cordoned or node.ready is None or node.ready.status is not True:
             return False
         repelling = [taint for taint in node.taints if taint.effect in _REPELLING and taint.key not in node.capacity]
         if not repelling:
             return True
-        found = set(rules.tolerated_taints)
+        found = set(self._tolerated)
         for resource in node.capacity:
-            found |= by_resource[resource]
-        for flavor in cluster.flavors:
+            found |= tolerating.get(resource, set())
+        for flavor in self._flavors.values():
             if selects(flavor, node):
                 found.update(flavor.tolerations)
         return all(_tolerated(taint, found) for taint in repelling)
-
-    return takes
 
 
 def selects(flavor: ResourceFlavor, node: Node) -> bool:

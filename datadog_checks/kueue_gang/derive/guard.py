@@ -18,15 +18,16 @@ def known_gang_schedulers(rules: Rules, scheduler: SchedulerCount | None) -> fro
     return rules.gang_schedulers or (scheduler.profiles if scheduler else frozenset())
 
 
-def unguarded(gang: Gang, schedulers: frozenset[str]) -> Iterator[str]:
+def unguarded(gang: Gang, schedulers: frozenset[str], *, workloads_known: bool = True) -> Iterator[str]:
     """Yield the reasons why a gang is unguarded.
 
-    * `no_gang_scheduling`: it belongs to no PodGroup and no Workload.
+    * `no_gang_scheduling`: it belongs to no PodGroup and no Workload; not said while Workloads cannot be read, for pods
+      of Kueue before 0.14 do not name theirs.
     * `no_podgroup`: its PodGroup does not exist.
     * `min_member`: its PodGroup demands fewer members than its job runs.
     * `scheduler_name`: its members name a scheduler that serves no gangs; only where it is known which do.
     """
-    if gang.engine == JOB:
+    if gang.engine == JOB and workloads_known:
         yield "no_gang_scheduling"
     if gang.orphan:
         yield "no_podgroup"

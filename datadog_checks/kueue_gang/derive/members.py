@@ -84,6 +84,12 @@ def is_lost(node: Node | None, now: float, grace: float) -> bool:
     return ready is not None and ready.status is not True and ready.since is not None and now - ready.since > grace
 
 
+def lost_at(node: Node | None, grace: float) -> float | None:
+    """Return when a node that is not Ready turns lost, None for one that is Ready or absent."""
+    ready = node.ready if node else None
+    return ready.since + grace if ready and ready.status is not True and ready.since is not None else None
+
+
 def is_gone(pod: Pod) -> bool:
     """Tell whether a pod was deleted before it had a node: it is no member any more."""
     return pod.deletion is not None and not pod.node and pod.phase not in {"Succeeded", "Failed"}
@@ -103,8 +109,8 @@ def member_class(pod: Pod, *, lost: bool, nominated: bool = True) -> str:
         return pod.phase.lower()
     if pod.node:
         return next(name for name, test in _BOUND if test(pod, lost))
-    failed = pod.scheduled is not None and pod.scheduled.status is False and pod.scheduled.reason != "SchedulingGated"
-    found = families(pod.scheduled.message) if failed and pod.scheduled else _NONE
+    failed = pod.failure is not None
+    found = _NONE if pod.failure is None else families(pod.failure)
     return next(name for name, test in _UNBOUND if test(pod, bool(pod.nominated) and nominated, failed, found))
 
 
@@ -112,7 +118,7 @@ _BOUND: tuple[tuple[str, Callable[[Pod, bool], bool]], ...] = (
     ("terminating", lambda pod, _lost: pod.deletion is not None),
     ("lost", lambda _pod, lost: lost),
     ("crashing", lambda pod, _lost: pod.failing),
-    ("ready", lambda pod, _lost: pod.ready is not None and pod.ready.status is True),
+    ("ready", lambda pod, _lost: pod.ready),
     ("running", lambda pod, _lost: pod.phase == "Running"),
     ("bound", lambda _pod, _lost: True),
 )

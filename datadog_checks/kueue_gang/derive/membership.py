@@ -34,6 +34,7 @@ KUEUE = "kueue"
 JOB = "job"
 WORKLOADS = "workloads.kueue.x-k8s.io"
 
+_TERMINAL = frozenset({"Succeeded", "Failed"})
 #: KubeRay's names of groups where Kueue calls the podset otherwise.
 _RAY_GROUPS = {"headgroup": "head"}
 #: Reasons of sources that are down, in the words of `unobservable`.
@@ -60,7 +61,7 @@ class Gang:
 
     `unobservable` is the reason why nothing can be said: its source is down (`source_down`), its object unreadable, its
     minimum unknown.
-    `size` is the number of pods that the job runs, which may be more than it needs; None where it is not known.
+    `identity` is set where the name alone does not tell it from another gang. `size` is the number of pods that the job runs, which may be more than it needs; None where it is not known.
     """
 
     engine: str
@@ -75,6 +76,17 @@ class Gang:
     source_down: bool = False
     size: int | None = None
     job: Job | None = None
+    identity: str = ""
+
+    @property
+    def live(self) -> bool:
+        """Tell whether anything of it is still to come or to end."""
+        return self.workload is not None or not self.members or any(pod.phase not in _TERMINAL for pod in self.members)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells it from every other gang."""
+        return self.engine, self.namespace, self.identity or self.name
 
     @property
     def required(self) -> int | None:
@@ -281,16 +293,13 @@ class _Sorting:
         return self.jobs.get((workload.namespace, workload.owner.name))
 
     def _kueue_gang(self, workload: Workload, pods: list[Pod]) -> None:
-        name = _owner_name(workload, pods)
+        name, job = _owner_name(workload, pods), self._job(workload)
+        elastic = workload.elastic or any(podset.elastic for podset in workload.podsets) or bool(job and job.elastic)
         # The slices of one elastic job are one gang; everything else is known by its Workload until names are settled.
-        key = (KUEUE, workload.namespace, workload.slice or workload.name)
-        gang = self.gangs.get(key)
-        if gang is None:
-            gang = self.gangs[key] = Gang(KUEUE, workload.namespace, name)
+        shared = workload.owner.uid if elastic and workload.owner else workload.name
+        gang = self.gangs.setdefault((KUEUE, workload.namespace, shared), Gang(KUEUE, workload.namespace, name))
         gang.members.extend(pods)
         if gang.workload is None or _preference(workload) > _preference(gang.workload):
-            job = self._job(workload)
-            elastic = workload.elastic or any(podset.elastic for podset in workload.podsets) or bool(job and job.elastic)
             gang.name, gang.workload, gang.job = name, workload, job
             gang.needs = tuple(_need(podset, workload, elastic=elastic) for podset in workload.podsets)
             gang.unobservable = "no_trace" if gang.required is None else ""
@@ -298,9 +307,10 @@ class _Sorting:
     # --- jobs without any gang scheduling ----------------------------------------------------------------------------
 
     def _join_job(self, pod: Pod) -> bool:
-        name = job_name(pod.ties)
+        kind, name = job_of(pod.ties)
         if name:
-            self.gangs.setdefault((JOB, pod.namespace, name), Gang(JOB, pod.namespace, name)).members.append(pod)
+            gang = self.gangs.setdefault((JOB, pod.namespace, kind, name), Gang(JOB, pod.namespace, name))
+            gang.members.append(pod)
         return bool(name)
 
     # --- all -----------------------------------------------------------------------------------------------------------
@@ -397,9 +407,13 @@ _CONDITIONS_OF_KINDS: dict[str, Callable[[Workload, list[Pod], Job | None], bool
 }
 
 
-def job_name(ties: Ties) -> str:
-    """Return the name of the JobSet, Kubeflow job or LeaderWorkerSet group that a pod belongs to, or ''."""
-    return ties.jobset or ties.kubeflow_job or (f"{ties.lws}-{ties.lws_index}" if ties.lws and ties.lws_index else "")
+def job_of(ties: Ties) -> tuple[str, str]:
+    """Return (kind, name) of the JobSet, Kubeflow job or LeaderWorkerSet group that a pod belongs to, '' for none."""
+    if ties.jobset:
+        return "jobset", ties.jobset
+    if ties.kubeflow_job:
+        return "kubeflow", ties.kubeflow_job
+    return ("leaderworkerset", f"{ties.lws}-{ties.lws_index}") if ties.lws and ties.lws_index else ("", "")
 
 
 def stated_size(members: list[Pod]) -> int | None:
@@ -459,9 +473,14 @@ def _asks_for_gpus(gang: Gang) -> bool:
 
 
 def _unique_names(gangs: list[Gang]) -> list[Gang]:
-    """Give Kueue gangs the Workload's name where two live gangs of a namespace would get one name."""
-    taken = Counter((gang.namespace, gang.name) for gang in gangs)
+    """Tell apart the live gangs of a namespace that would get one name.
+
+    Kueue gangs get the Workload's name. Jobs of two kinds keep theirs, which the owner's kind tells apart.
+    """
+    taken = Counter((gang.namespace, gang.name) for gang in gangs if gang.live)
     for gang in gangs:
-        if gang.engine == KUEUE and gang.workload and taken[gang.namespace, gang.name] > 1:
-            gang.name = gang.workload.name
-    return sorted(gangs, key=lambda gang: (gang.engine, gang.namespace, gang.name))
+        if taken[gang.namespace, gang.name] > 1:
+            if gang.engine == KUEUE and gang.workload:
+                gang.name = gang.workload.name
+            gang.identity = f"{gang.owner_kind}/{gang.name}" if gang.engine == JOB else gang.name
+    return sorted(gangs, key=lambda gang: (gang.engine, gang.namespace, gang.name, gang.identity))

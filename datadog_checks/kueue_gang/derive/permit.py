@@ -14,31 +14,50 @@ What stays in doubt stays `waiting_possible`.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from datadog_checks.kueue_gang.derive.members import member_class
 from datadog_checks.kueue_gang.derive.membership import Gang
 from datadog_checks.kueue_gang.facts.cluster import SchedulerCount
 from datadog_checks.kueue_gang.facts.pods import Pod
 
-#: (node name, resource) -> free GPU units.
-Room = Mapping[tuple[str, str], int]
+
+class Room(Protocol):
+    """What the nodes have free."""
+
+    def free(self, node: str, resource: str) -> int | None:
+        """Return the free units of a node, None where there is no such node."""
+
+    def largest(self, resource: str) -> int:
+        """Return the most free units that any node has."""
+
+
 #: First Kubernetes minor whose scheduler writes the chosen node of a waiting pod (KEP-5278, beta).
 SHOWS_WAITS_FROM = 35
 
 POSSIBLE = "waiting_possible"
 CERTAIN = "waiting_permit"
 #: Classes that may hide a wait where the scheduler shows none, the likeliest first.
-_ANY_UNPLACED = (POSSIBLE, "new", "rejected", "unschedulable")
+ANY_UNPLACED = (POSSIBLE, "new", "rejected", "unschedulable")
+
+
+#: Engines whose scheduler holds pods in Permit.
+_WITH_PERMIT = frozenset({"coscheduling", "kubernetes"})
+
+
+def can_wait(gang: Gang) -> bool:
+    """Tell whether the scheduler may hold members of a gang in Permit: only where it knows of the gang."""
+    return gang.engine in _WITH_PERMIT and not gang.orphan
 
 
 @dataclass(slots=True)
 class Candidate:
-    """A gang with the classes of its members, which settling changes."""
+    """A gang with the classes of its members, which settling changes; `counted` if the scheduler's count settled it."""
 
     gang: Gang
     classes: list[str]
+    counted: bool = False
 
     def indexes(self, name: str) -> list[int]:
         """Return the positions of the members of a class."""
@@ -47,26 +66,24 @@ class Candidate:
 
 def settle_by_room(candidates: list[Candidate], room: Room) -> None:
     """Turn possible waiters for which there is no room into what they are without their nomination."""
-    left = defaultdict(int, room)
+    reserved: dict[tuple[str, str], int] = defaultdict(int)
     for candidate in candidates:
         for index in candidate.indexes(CERTAIN):
             pod = candidate.gang.members[index]
             for resource, amount in pod.spec.gpus:
-                left[pod.nominated, resource] -= amount
-    nodes = {node for node, _ in room}
-    largest: dict[str, int] = defaultdict(int)
-    for (_, resource), free in left.items():
-        largest[resource] = max(largest[resource], free)
+                reserved[pod.nominated, resource] += amount
+
+    def fits(pod: Pod, resource: str, amount: int) -> bool:
+        if not pod.nominated:
+            # Which node holds it is not known, and what the certain waiters leave of the largest is not looked up.
+            return room.largest(resource) >= amount
+        free = room.free(pod.nominated, resource)
+        return free is not None and free - reserved[pod.nominated, resource] >= amount
+
     for candidate in candidates:
         for index in candidate.indexes(POSSIBLE):
             pod = candidate.gang.members[index]
-            if pod.nominated:
-                fits = pod.nominated in nodes and all(
-                    left[pod.nominated, resource] >= amount for resource, amount in pod.spec.gpus
-                )
-            else:
-                fits = all(largest[resource] >= amount for resource, amount in pod.spec.gpus)
-            if not fits:
+            if not all(fits(pod, resource, amount) for resource, amount in pod.spec.gpus):
                 candidate.classes[index] = _not_waiting(pod)
 
 
@@ -82,10 +99,12 @@ def settle_by_count(candidates: list[Candidate], count: SchedulerCount | None, *
     """
     if count is None or count.waiting is None:
         return
-    doubtful = (POSSIBLE,) if shows else _ANY_UNPLACED
+    doubtful = (POSSIBLE,) if shows else ANY_UNPLACED
     certain = 0
     doubts: list[tuple[Candidate, list[int]]] = []
     for candidate in candidates:
+        if not can_wait(candidate.gang):
+            continue
         served = [pod.spec.scheduler in count.profiles for pod in candidate.gang.members]
         certain += sum(served[index] for index in candidate.indexes(CERTAIN))
         indexes = [index for name in doubtful for index in candidate.indexes(name) if served[index]]
@@ -98,6 +117,7 @@ def settle_by_count(candidates: list[Candidate], count: SchedulerCount | None, *
         return
     for candidate, indexes in doubts:
         if unexplained in {0, total}:
+            # Nothing is unexplained: nobody waits but the certain ones. All is unexplained: everybody waits.
             _settle(candidate, indexes, len(indexes) if unexplained else 0)
         elif len(doubts) == 1 and len({candidate.gang.members[index].spec.gpus for index in indexes}) == 1:
             # Which of the equal members wait cannot be told and does not matter: the numbers are the same.
@@ -107,7 +127,8 @@ def settle_by_count(candidates: list[Candidate], count: SchedulerCount | None, *
 def _settle(candidate: Candidate, indexes: list[int], waiting: int) -> None:
     """Let `waiting` of the members wait: first those with a nomination, then by how likely their class hides a wait."""
     members, classes = candidate.gang.members, candidate.classes
-    likely = sorted(indexes, key=lambda index: (not members[index].nominated, _ANY_UNPLACED.index(classes[index])))
+    candidate.counted = True
+    likely = sorted(indexes, key=lambda index: (not members[index].nominated, ANY_UNPLACED.index(classes[index])))
     for position, index in enumerate(likely):
         classes[index] = CERTAIN if position < waiting else _not_waiting(members[index])
 

@@ -202,7 +202,7 @@ def _replacements(shape: Shape) -> list[Pod]:
     """
     up = shape.pods(UP)
     others = [pod for pod in shape.pods(_MAY_REPLACE) if pod.deletion is None]
-    binds = [bound for pod in up if (bound := bound_at(pod)) is not None]
+    binds = [bound for pod in up if (bound := pod.bound_at) is not None]
     if not others or not binds:
         return []
     schedulers = {pod.spec.scheduler for pod in up}
@@ -242,13 +242,6 @@ def state_of(shape: Shape) -> str | None:
 # --- clocks ------------------------------------------------------------------------------------------------------------
 
 
-def bound_at(pod: Pod) -> float | None:
-    """Return when a pod was bound: PodScheduled turned True, else the kubelet's start of it."""
-    if pod.scheduled and pod.scheduled.status and pod.scheduled.since is not None:
-        return pod.scheduled.since
-    return pod.started
-
-
 def deletion_began(pod: Pod) -> float:
     """Return when the deletion of a terminating pod began; deletionTimestamp is the end of its grace."""
     return (pod.deletion or 0.0) - pod.deletion_grace
@@ -256,9 +249,9 @@ def deletion_began(pod: Pod) -> float:
 
 def _up_since(pod: Pod) -> float | None:
     """Return when a member that works began to: Ready turned True, else its start (a helper container has ended)."""
-    if pod.ready and pod.ready.status and pod.ready.since is not None:
-        return pod.ready.since
-    return pod.started if pod.started is not None else bound_at(pod)
+    if pod.ready and pod.ready_since is not None:
+        return pod.ready_since
+    return pod.started if pod.started is not None else pod.bound_at
 
 
 def _known(times: list[float | None]) -> list[float]:
@@ -272,8 +265,7 @@ def _unplaced_since(shape: Shape, _nodes: Mapping[str, Node]) -> float | None:
         found = workload.conditions
         times += [
             workload.created,
-            *(condition.since for kind in ("Requeued", "Evicted") if (condition := found.get(kind))),
-            found["Admitted"].since if workload.is_true("Admitted") else None,
+            *(found[kind].since for kind in ("Requeued", "Evicted", "Admitted") if workload.is_true(kind)),
         ]
     created = sorted(pod.created for pod in shape.live)
     if created:
@@ -283,7 +275,7 @@ def _unplaced_since(shape: Shape, _nodes: Mapping[str, Node]) -> float | None:
 
 
 def _incomplete_since(shape: Shape, _nodes: Mapping[str, Node]) -> float | None:
-    return min(_known([bound_at(pod) for pod in shape.pods(PLACED)]), default=None)
+    return min(_known([pod.bound_at for pod in shape.pods(PLACED)]), default=None)
 
 
 def _degraded_since(shape: Shape, nodes: Mapping[str, Node]) -> float | None:
@@ -294,9 +286,7 @@ def _degraded_since(shape: Shape, nodes: Mapping[str, Node]) -> float | None:
     replaced = [pod.created for pod in _replacements(shape)]
     lost = [node.ready.since for pod in shape.pods(frozenset({"lost"})) if (node := nodes.get(pod.node)) and node.ready]
     gone = [deletion_began(pod) for pod in shape.pods(frozenset({"terminating"}))]
-    failed = [
-        pod.ready.since for pod in shape.pods(frozenset({"crashing"})) if pod.ready and pod.ready.status is False
-    ]  # fmt: skip
+    failed = [pod.ready_since for pod in shape.pods(frozenset({"crashing"})) if not pod.ready]
     for times in (replaced, _known(lost), gone, _known(failed)):
         if times:
             return min(times)

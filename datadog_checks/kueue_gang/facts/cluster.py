@@ -10,6 +10,7 @@ exists, so its pods are no orphans.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from datadog_checks.kueue_gang.facts.jobs import Job
 from datadog_checks.kueue_gang.facts.nodes import Node
@@ -63,3 +64,44 @@ class Cluster:
     def is_unreadable(self, source: str, namespace: str, name: str) -> bool:
         """Tell whether an object exists that could not be understood."""
         return (namespace, name) in self.unreadable.get(source, frozenset())
+
+
+Fact = TypeVar("Fact")
+#: (fact before, fact now); None where there was or is none.
+Change = tuple[Fact | None, Fact | None]
+
+
+@dataclass(slots=True)
+class Changes:
+    """What is different from the reading before, and what cannot be read now (see `Cluster`)."""
+
+    pods: Sequence[Change[Pod]] = ()
+    nodes: Sequence[Change[Node]] = ()
+    jobs: Sequence[Change[Job]] = ()
+    pod_groups: Sequence[Change[PodGroup]] = ()
+    workloads: Sequence[Change[Workload]] = ()
+    local_queues: Sequence[Change[LocalQueue]] = ()
+    flavors: Sequence[Change[ResourceFlavor]] = ()
+    scheduler: SchedulerCount | None = None
+    unread: Mapping[str, str] = field(default_factory=dict)
+    unreadable: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> "Changes":
+        """Return the changes that lead from nothing to a cluster."""
+
+        def new(facts: Sequence[Fact]) -> list[Change[Fact]]:
+            return [(None, fact) for fact in facts]
+
+        return cls(
+            pods=new(cluster.pods),
+            nodes=new(cluster.nodes),
+            jobs=new(cluster.jobs),
+            pod_groups=new(cluster.pod_groups),
+            workloads=new(cluster.workloads),
+            local_queues=new(cluster.local_queues),
+            flavors=new(cluster.flavors),
+            scheduler=cluster.scheduler,
+            unread=cluster.unread,
+            unreadable=cluster.unreadable,
+        )

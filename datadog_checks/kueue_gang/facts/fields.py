@@ -21,7 +21,7 @@ MAX_TEXT = 4096
 
 _NO_MAPPING: Json = {}
 _NO_ITEMS: list[Any] = []
-_STATUSES = {"True": True, "False": False, "Unknown": None}
+STATUSES = {"True": True, "False": False, "Unknown": None}
 
 
 class BadObjectError(ValueError):
@@ -86,6 +86,23 @@ def flag(obj: Json, key: str, *, default: bool = False) -> bool:
     return value
 
 
+def seconds(obj: Json, key: str, default: float) -> float:
+    """Return the whole, non-negative number of seconds at `key`, `default` where absent or null."""
+    value = obj.get(key)
+    if value is None:
+        return default
+    # Larger than an int32: terminationGracePeriodSeconds and its like are int64.
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
+        msg = f"{key} is no number of seconds"
+        raise BadObjectError(msg)
+    return float(value)
+
+
+def wanted_labels(labels: Json, wanted: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the labels that the user wants as tags; one that is no text is none."""
+    return tuple((key, value) for key in wanted if isinstance(value := labels.get(key), str))
+
+
 def moment(obj: Json, key: str) -> float | None:
     """Return the RFC 3339 time at `key` in seconds since the epoch, None where absent or null."""
     value = obj.get(key)
@@ -97,6 +114,28 @@ def moment(obj: Json, key: str) -> float | None:
     except (TypeError, ValueError, OverflowError) as error:
         msg = f"{key} is not a time"
         raise BadObjectError(msg) from error
+
+
+class Times:
+    """Reads times, and remembers them: the pods of a gang are created, bound and ready within the same few seconds."""
+
+    def __init__(self, most: int = 50_000) -> None:
+        """Remember at most so many."""
+        self._known: dict[str, float | None] = {}
+        self._most = most
+
+    def read(self, obj: Json, key: str) -> float | None:
+        """Return what `moment` returns."""
+        value = obj.get(key)
+        if value is None:
+            return None
+        try:
+            return self._known[value]
+        except KeyError:
+            if len(self._known) >= self._most:
+                self._known.clear()
+            found = self._known[value] = moment(obj, key)
+            return found
 
 
 def identity(obj: Json) -> tuple[Json, str, str]:
@@ -132,11 +171,11 @@ class Condition:
 def condition(obj: Json) -> Condition:
     """Read one condition object."""
     status = obj.get("status")
-    if status not in _STATUSES:
+    if status not in STATUSES:
         msg = "condition status is not True, False or Unknown"
         raise BadObjectError(msg)
     return Condition(
-        status=_STATUSES[status],
+        status=STATUSES[status],
         reason=text(obj, "reason"),
         message=intern(text(obj, "message")[:MAX_TEXT]),
         since=moment(obj, "lastTransitionTime"),

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from datadog_checks.kueue_gang.facts.fields import Json, count, identity, mapping, strings, text
+from datadog_checks.kueue_gang.facts.fields import Json, count, identity, mapping, strings, text, wanted_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +45,5 @@ def _job(wanted: tuple[str, ...], obj: Json) -> Job:
         parallelism=1 if parallelism is None else parallelism,
         all_at_once=text(spec, "completionMode") == "Indexed" and completions == parallelism,
         elastic=text(strings(metadata, "annotations"), "kueue.x-k8s.io/elastic-job") == "true",
-        labels=tuple((key, labels[key]) for key in wanted if key in labels),
+        labels=wanted_labels(labels, wanted),
     )

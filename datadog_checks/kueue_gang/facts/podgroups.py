@@ -14,7 +14,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from datadog_checks.kueue_gang.facts.fields import Json, conditions, count, identity, mapping, moment, strings, text
+from datadog_checks.kueue_gang.facts.fields import (
+    Json,
+    conditions,
+    count,
+    identity,
+    mapping,
+    moment,
+    strings,
+    text,
+    wanted_labels,
+)
 from datadog_checks.kueue_gang.facts.quantity import GpuResources, Units, freeze
 
 #: The native condition's name changed with Kubernetes 1.37, which says that it is sticky.
@@ -42,12 +52,17 @@ class PodGroup:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A gang scheduler: `tie` takes (labels, annotations, spec) of a pod to the name of its PodGroup, or ''."""
+    """A gang scheduler.
+
+    `tie` takes (labels, annotations, spec) of a pod to the name of its PodGroup, or ''; `keys` are the labels and
+    annotations that it reads. `required` takes the spec of a PodGroup to the members that it demands.
+    """
 
     name: str
     group: str
     plural: str
     versions: tuple[str, ...]
+    keys: frozenset[str]
     tie: Callable[[Json, Json, Json], str]
     required: Callable[[Json], int | None]
 
@@ -61,8 +76,11 @@ class Engine:
         return partial(_pod_group, self, gpus, labels)
 
 
+_COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
+
+
 def _coscheduling_tie(labels: Json, _annotations: Json, _spec: Json) -> str:
-    return text(labels, "scheduling.x-k8s.io/pod-group")
+    return text(labels, _COSCHEDULING_LABEL)
 
 
 def _coscheduling_required(spec: Json) -> int | None:
@@ -83,6 +101,7 @@ ENGINES: tuple[Engine, ...] = (
         group="scheduling.x-k8s.io",
         plural="podgroups",
         versions=("v1alpha1",),
+        keys=frozenset({_COSCHEDULING_LABEL}),
         tie=_coscheduling_tie,
         required=_coscheduling_required,
     ),
@@ -91,6 +110,7 @@ ENGINES: tuple[Engine, ...] = (
         group="scheduling.k8s.io",
         plural="podgroups",
         versions=("v1alpha2",),
+        keys=frozenset(),
         tie=_native_tie,
         required=_native_required,
     ),
@@ -111,5 +131,5 @@ def _pod_group(engine: Engine, gpus: GpuResources, wanted: tuple[str, ...], obj:
         required=engine.required(spec),
         gpus=freeze(gpus.read(mapping(spec, "minResources"))),
         once_scheduled=any(condition.status for condition in found.values()),
-        labels=tuple((key, labels[key]) for key in wanted if key in labels),
+        labels=wanted_labels(labels, wanted),
     )

@@ -12,24 +12,24 @@ that one tells whether Permit waits can be seen (they can from Kubernetes 1.35 o
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from sys import intern
+from typing import Any, TypeVar
 
 from datadog_checks.kueue_gang.facts.fields import (
+    MAX_TEXT,
+    STATUSES,
     BadObjectError,
-    Condition,
     Json,
     Owner,
-    conditions,
+    Times,
     controller,
-    identity,
     items,
     mapping,
     moment,
-    strings,
+    seconds,
     text,
+    wanted_labels,
 )
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES
 from datadog_checks.kueue_gang.facts.quantity import GpuResources, Units, pod_units
@@ -46,6 +46,23 @@ _DEFAULT_GRACE = 30.0
 RAY_AUTOSCALER = "autoscaler"
 #: Gate of pods that belong to an elastic job (Kueue, workload slices).
 ELASTIC_GATE = "kueue.x-k8s.io/elastic-job"
+
+#: Labels and annotations that name a group, or a place in one.
+_TIES = frozenset(
+    {
+        "batch.kubernetes.io/job-name", "job-name", "batch.kubernetes.io/controller-uid", "controller-uid",
+        "jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/jobset-uid", "jobset.sigs.k8s.io/replicatedjob-name",
+        "jobset.sigs.k8s.io/job-index", "jobset.sigs.k8s.io/replicatedjob-replicas",
+        "kueue.x-k8s.io/workload", "kueue.x-k8s.io/workload-slice-name", "kueue.x-k8s.io/prebuilt-workload-name",
+        "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-serving", "kueue.x-k8s.io/podset",
+        "kueue.x-k8s.io/role-hash",
+        "training.kubeflow.org/job-name", "training.kubeflow.org/replica-type",
+        "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/size",
+        "ray.io/originated-from-cr-name", "ray.io/cluster", "ray.io/group",
+    }
+).union(*(engine.keys for engine in ENGINES))  # fmt: skip
+#: The rank of a pod. Its presence tells that pods have ranks; its value differs from pod to pod and is not needed.
+_INDEX = "batch.kubernetes.io/job-completion-index"
 
 #: kube-scheduler images: `registry.k8s.io/kube-scheduler:v1.36.2`; scheduler-plugins calls Kubernetes 1.34 v0.34.
 _SCHEDULER_IMAGE = re.compile(r"(?P<path>.*/)?kube-scheduler[^/:@]*:v[01]\.(?P<minor>\d+)\.", re.ASCII)
@@ -77,7 +94,7 @@ class Ties:
     """Every group that a pod names; empty strings where it names none.
 
     `pod_groups` holds (engine, PodGroup name) pairs. `run` tells one run of a job from the next one of the same name.
-    `jobset_job` is the index of the pod's Job in its ReplicatedJob and `replicas` the number of such Jobs;
+    `names` are all of them, each once. `jobset_job` is the index of the pod's Job in its ReplicatedJob and `replicas` the number of such Jobs;
     `group_size` the size that a LeaderWorkerSet states. `serving` marks the pod groups of serving workloads.
     """
 
@@ -102,14 +119,24 @@ class Ties:
     ray_group: str
     indexed: bool
     run: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
     @property
     def any(self) -> bool:
-        """Tell whether the pod names a group of any kind."""
+        """Tell whether the pod names a group of any kind; that of a batch Job alone is no group."""
         return bool(
             self.pod_groups or self.workload or self.slice or self.kueue_group or self.jobset or self.kubeflow_job
             or self.lws or self.ray
         )  # fmt: skip
+
+
+def _names(ties: Ties) -> tuple[str, ...]:
+    group = f"{ties.lws}-{ties.lws_index}" if ties.lws else ""
+    named = (
+        ties.workload, ties.slice, ties.kueue_group, ties.batch_job, ties.jobset, ties.kubeflow_job, ties.lws, group,
+        ties.ray, *(name for _, name in ties.pod_groups),
+    )  # fmt: skip
+    return tuple(dict.fromkeys(name for name in named if name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +144,16 @@ class Pod:
     """One pod; times in seconds since the epoch.
 
     `node` is empty while the pod is unbound. `deletion` is metadata.deletionTimestamp, which Kubernetes writes as the
-    END of the grace; `deletion_grace` seconds before it the deletion began. `nominated_at` is when the field
-    nominatedNodeName was last set. `failing` says that a main container waits after a failure, or has ended with one.
-    `labels` holds the labels that the user wants as tags. `scheduler_version` is (schedulerName, Kubernetes minor) of
-    a pod that runs a scheduler.
+    END of the grace; `deletion_grace` seconds before it the deletion began. `nominated_at` is when nominatedNodeName was
+    last set. `failure` is the text of the last scheduling failure, None where there was none (a gated pod that was never
+    tried has none). `bound_at` is when PodScheduled turned True, `ready_since` the last transition of Ready, `started`
+    when the kubelet took the pod. `failing`: a main container waits after a failure, or has ended with one. `labels` holds
+    the labels that the user wants as tags, `scheduler_version` is (schedulerName, Kubernetes minor) of a pod that runs a
+    scheduler.
     """
 
     namespace: str
     name: str
-    uid: str
     created: float
     spec: PodSpec
     ties: Ties
@@ -136,70 +164,174 @@ class Pod:
     gated: bool
     nominated: str
     nominated_at: float | None
-    scheduled: Condition | None
-    ready: Condition | None
+    failure: str | None
+    bound_at: float | None
+    ready: bool
+    ready_since: float | None
     started: float | None
     failing: bool
     labels: tuple[tuple[str, str], ...]
     scheduler_version: tuple[str, int] | None
 
 
-_Shared = TypeVar("_Shared", PodSpec, Ties)
-#: Bound of the memory of shared records: well above the number of jobs of a large cluster.
+class PodReducer:
+    """Makes `Pod` facts.
+
+    A cluster has 100,000 pods and a few thousand kinds of them. What a pod shares with others is recognised by the very
+    fields that it is made of, before any of them is read: the same resources, tolerations and gates give the same
+    `PodSpec`, the same labels and annotations that name groups the same `Ties`. Only the first of each is read.
+    """
+
+    def __init__(self, gpus: GpuResources, labels: tuple[str, ...] = ()) -> None:
+        """Take the GPU resources, and the labels that become tags."""
+        self._gpus = gpus
+        self._labels = labels
+        self._specs: dict[Any, PodSpec] = {}
+        self._ties: dict[Any, Ties] = {}
+        self._times = Times()
+
+    def __call__(self, obj: Json) -> Pod | None:
+        """Return the fact of a pod, None for one that neither asks for GPUs, nor names a group, nor schedules.
+
+        Raises:
+            BadObjectError: the pod cannot be understood; also KeyError, TypeError, AttributeError, ValueError.
+
+        """
+        metadata, spec = obj["metadata"], obj.get("spec") or {}
+        labels = metadata.get("labels") or {}
+        if not isinstance(labels, dict):
+            msg = "metadata.labels is not a mapping"
+            raise BadObjectError(msg)
+        pod_spec = self._spec_of(spec)
+        ties = self._ties_of(metadata, labels, spec)
+        version = None
+        if not (pod_spec.gpus or ties.any):
+            version = _scheduler_version(spec)
+            if version is None:
+                return None
+        status = obj.get("status") or {}
+        phase = status.get("phase") or "Pending"
+        if phase not in PHASES:
+            msg = "status.phase is unknown"
+            raise BadObjectError(msg)
+        times = self._times
+        failure: str | None = None
+        started = times.read(status, "startTime")
+        bound_at = started
+        ready, ready_since = False, None
+        for found in status.get("conditions") or ():
+            kind = found["type"]
+            if kind in _CONDITIONS and found["status"] not in STATUSES:
+                msg = f"condition {kind} is not True, False or Unknown"
+                raise BadObjectError(msg)
+            if kind == "Ready":
+                ready = found["status"] == "True"
+                ready_since = times.read(found, "lastTransitionTime")
+            elif kind == "PodScheduled":
+                if found["status"] == "True":
+                    bound_at = times.read(found, "lastTransitionTime") or started
+                elif found["status"] == "False" and found.get("reason") != "SchedulingGated":
+                    failure = intern(text(found, "message")[:MAX_TEXT])
+        nominated = text(status, "nominatedNodeName")
+        name = metadata["name"]
+        if not name or not isinstance(name, str):
+            msg = "metadata.name is missing"
+            raise BadObjectError(msg)
+        return Pod(
+            namespace=text(metadata, "namespace"),
+            name=name,
+            created=times.read(metadata, "creationTimestamp") or 0.0,
+            spec=pod_spec,
+            ties=ties,
+            node=text(spec, "nodeName"),
+            phase=phase,
+            deletion=times.read(metadata, "deletionTimestamp"),
+            deletion_grace=seconds(metadata, "deletionGracePeriodSeconds", _DEFAULT_GRACE),
+            gated=bool(spec.get("schedulingGates")),
+            nominated=nominated,
+            nominated_at=_owned_since(metadata, "f:nominatedNodeName") if nominated else None,
+            failure=failure,
+            bound_at=bound_at,
+            ready=ready,
+            ready_since=ready_since,
+            started=started,
+            failing=phase == "Running" and _failing(spec, status),
+            labels=wanted_labels(labels, self._labels) if self._labels else (),
+            scheduler_version=version,
+        )
+
+    def _spec_of(self, spec: Json) -> PodSpec:
+        gates, tolerated = spec.get("schedulingGates"), spec.get("tolerations")
+        key = (
+            _resources_key(spec["containers"]) if "containers" in spec else None,
+            _resources_key(spec["initContainers"]) if "initContainers" in spec else None,
+            _items_key(spec["overhead"]) if "overhead" in spec else None,
+            tuple([_items_key(item) for item in tolerated]) if tolerated else None,
+            tuple([gate["name"] for gate in gates]) if gates else None,
+            spec.get("schedulerName"),
+        )
+        found = self._specs.get(key)
+        if found is None:
+            found = _remember(self._specs, key, _spec(spec, self._gpus))
+        return found
+
+    def _ties_of(self, metadata: Json, labels: dict[str, str], spec: Json) -> Ties:
+        annotations, group = metadata.get("annotations") or {}, spec.get("schedulingGroup")
+        owner = next((ref for ref in metadata.get("ownerReferences") or () if ref.get("controller")), None)
+        indexed = _INDEX in annotations or _INDEX in labels
+        named = tuple([(name, labels[name]) for name in labels if name in _TIES])
+        annotated = tuple([(name, annotations[name]) for name in annotations if name in _TIES])
+        key = (
+            named,
+            annotated,
+            (owner.get("kind"), owner.get("name"), owner.get("uid")) if owner else None,
+            _items_key(group) if group else None,
+            indexed,
+        )
+        found = self._ties.get(key)
+        if found is None:
+            found = _remember(
+                self._ties, key, _ties(dict(named), dict(annotated), controller(metadata), spec, indexed=indexed)
+            )
+        return found
+
+
+def reducer(gpus: GpuResources, labels: tuple[str, ...] = ()) -> PodReducer:
+    """Return the function that makes `Pod` facts."""
+    return PodReducer(gpus, labels)
+
+
+#: Bound of each memory of shared records: well above the number of jobs of a large cluster.
 _MAX_SHARED = 100_000
+_Shared = TypeVar("_Shared", PodSpec, Ties)
 
 
-def reducer(gpus: GpuResources, labels: tuple[str, ...] = ()) -> Callable[[Json], Pod | None]:
-    """Return the function that makes `Pod` facts, with its memory of shared records."""
-    return partial(_pod, gpus, labels, {})
-
-
-def _pod(gpus: GpuResources, wanted: tuple[str, ...], shared: dict[object, object], obj: Json) -> Pod | None:
-    metadata, namespace, name = identity(obj)
-    spec, status = mapping(obj, "spec"), mapping(obj, "status")
-    pod_spec = _spec(spec, gpus)
-    labels = strings(metadata, "labels")
-    ties = _ties(metadata, labels, spec)
-    version = _scheduler_version(spec)
-    if not (pod_spec.gpus or ties.any or version):
-        return None
-    phase = text(status, "phase") or "Pending"
-    if phase not in PHASES:
-        msg = "status.phase is unknown"
-        raise BadObjectError(msg)
-    created = moment(metadata, "creationTimestamp")
-    deletion = moment(metadata, "deletionTimestamp")
-    grace = metadata.get("deletionGracePeriodSeconds")
-    found = conditions(status, _CONDITIONS)
-    nominated = text(status, "nominatedNodeName")
-    return Pod(
-        namespace=namespace,
-        name=name,
-        uid=text(metadata, "uid"),
-        created=0.0 if created is None else created,
-        spec=_share(shared, pod_spec),
-        ties=_share(shared, ties),
-        node=text(spec, "nodeName"),
-        phase=phase,
-        deletion=deletion,
-        deletion_grace=_DEFAULT_GRACE if grace is None else float(grace),
-        gated=bool(items(spec, "schedulingGates")),
-        nominated=nominated,
-        nominated_at=_owned_since(metadata, "f:nominatedNodeName") if nominated else None,
-        scheduled=found.get("PodScheduled"),
-        ready=found.get("Ready"),
-        started=moment(status, "startTime"),
-        failing=phase == "Running" and _failing(spec, status),
-        labels=tuple((key, labels[key]) for key in wanted if key in labels) if wanted else (),
-        scheduler_version=version,
-    )
-
-
-def _share(shared: dict[object, object], value: _Shared) -> _Shared:
-    if len(shared) > _MAX_SHARED:
-        # Jobs come and go; what the kept pods share they go on sharing, only new pods start a new record.
+def _remember(shared: dict[Any, _Shared], key: object, value: _Shared) -> _Shared:
+    if len(shared) >= _MAX_SHARED:
+        # Jobs come and go. What the kept pods share they go on sharing, only new pods start a new record.
         shared.clear()
-    return shared.setdefault(value, value)  # type: ignore[return-value]
+    shared[key] = value
+    return value
+
+
+def _items_key(mapping_: Json) -> tuple[tuple[str, Any], ...]:
+    return tuple(mapping_.items())
+
+
+def _resources_key(containers: list[Json]) -> tuple[Any, ...]:
+    """Return what tells containers apart for a `PodSpec`: their resources, restart policy and name."""
+    return tuple(
+        [
+            (
+                container.get("name"),
+                container.get("restartPolicy"),
+                *(tuple(part.items()) for part in (resources.get("limits"), resources.get("requests")) if part),
+            )
+            if (resources := container.get("resources"))
+            else container.get("name")
+            for container in containers
+        ]
+    )
 
 
 def _spec(spec: Json, gpus: GpuResources) -> PodSpec:
@@ -222,30 +354,24 @@ def tolerations(spec: Json) -> tuple[Toleration, ...]:
     )  # fmt: skip
 
 
-def _ties(metadata: Json, labels: dict[str, str], spec: Json) -> Ties:
-    annotations = strings(metadata, "annotations")
-    owner = controller(metadata)
+def _ties(labels: Json, annotations: Json, owner: Owner | None, spec: Json, *, indexed: bool) -> Ties:
     job = text(labels, "batch.kubernetes.io/job-name") or text(labels, "job-name")
     job_uid = text(labels, "batch.kubernetes.io/controller-uid") or text(labels, "controller-uid")
     jobset = text(labels, "jobset.sigs.k8s.io/jobset-name")
     kueue_slice = text(annotations, "kueue.x-k8s.io/workload-slice-name")
     workload = text(annotations, "kueue.x-k8s.io/workload")
-    # The annotation replaced the label in Kueue 0.18 for LeaderWorkerSet and StatefulSet pods.
-    kueue_group = text(annotations, "kueue.x-k8s.io/pod-group-name") or text(labels, "kueue.x-k8s.io/pod-group-name")
-    prebuilt = (
-        text(annotations, "kueue.x-k8s.io/prebuilt-workload-name") or text(labels, "kueue.x-k8s.io/prebuilt-workload-name")
-    )  # fmt: skip
     runs = (
         (kueue_slice or workload,),
         (jobset, text(labels, "jobset.sigs.k8s.io/jobset-uid")) if jobset else ("",),
         (job, job_uid) if job else ("",),
         (owner.uid,) if owner else ("",),
     )
-    return Ties(
+    ties = Ties(
         pod_groups=tuple((engine.name, name) for engine in ENGINES if (name := engine.tie(labels, annotations, spec))),
-        workload=workload or prebuilt,
+        workload=workload or _either(annotations, labels, "kueue.x-k8s.io/prebuilt-workload-name"),
         slice=kueue_slice,
-        kueue_group=kueue_group,
+        # The annotation replaced the label in Kueue 0.18 for LeaderWorkerSet and StatefulSet pods.
+        kueue_group=_either(annotations, labels, "kueue.x-k8s.io/pod-group-name"),
         serving=text(annotations, "kueue.x-k8s.io/pod-group-serving") == "true",
         podset=text(labels, "kueue.x-k8s.io/podset") or text(annotations, "kueue.x-k8s.io/role-hash"),
         controller=owner,
@@ -261,10 +387,14 @@ def _ties(metadata: Json, labels: dict[str, str], spec: Json) -> Ties:
         group_size=_stated(annotations, "leaderworkerset.sigs.k8s.io/size"),
         ray=text(labels, "ray.io/originated-from-cr-name") or text(labels, "ray.io/cluster"),
         ray_group=text(labels, "ray.io/group"),
-        indexed="batch.kubernetes.io/job-completion-index" in annotations
-        or "batch.kubernetes.io/job-completion-index" in labels,
+        indexed=indexed,
         run=next((run for run in runs if run[0]), ()),
     )
+    return replace(ties, names=_names(ties))
+
+
+def _either(annotations: Json, labels: Json, key: str) -> str:
+    return text(annotations, key) or text(labels, key)
 
 
 def _stated(texts: dict[str, str], key: str) -> int | None:

@@ -28,6 +28,7 @@ from datadog_checks.kueue_gang.facts.fields import (
     owners,
     strings,
     text,
+    wanted_labels,
 )
 from datadog_checks.kueue_gang.facts.pods import ELASTIC_GATE, RAY_AUTOSCALER
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES
@@ -96,6 +97,19 @@ class Workload:
         return found is not None and found.status is True
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Every name by which a pod of the Workload could be tied to it."""
+        owner = self.owner.name if self.owner else ""
+        named = (
+            self.name,
+            self.slice,
+            owner,
+            f"{owner}-{self.group_index}" if self.group_index else "",
+            *(name for podset in self.podsets for _, name in podset.pod_groups),
+        )
+        return tuple(dict.fromkeys(name for name in named if name))
+
+    @property
     def admitted(self) -> bool:
         """Admitted and not being evicted. Admitted stays True after both Finished and the instant of an eviction."""
         return self.is_true("Admitted") and not self.is_true("Evicted")
@@ -138,7 +152,7 @@ def _workload(gpus: GpuResources, wanted: tuple[str, ...], obj: Json) -> Workloa
         conditions={} if finished else found,
         requeues=count(requeue, "count") or 0,
         requeue_at=moment(requeue, "requeueAt"),
-        labels=tuple((key, labels[key]) for key in wanted if key in labels),
+        labels=wanted_labels(labels, wanted),
     )
 
 

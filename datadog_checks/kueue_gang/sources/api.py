@@ -17,18 +17,21 @@ object that its reducer cannot read is counted, named in a debug line, and left 
 know that a member exists that nobody could read. A list that breaks in the middle raises, and gives nothing.
 """
 
+import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
+from urllib3 import BaseHTTPResponse
 
-from datadog_checks.kueue_gang.sources.connection import JSON, Connection, Log
-from datadog_checks.kueue_gang.sources.errors import SourceError, harmless, invalid
+from datadog_checks.kueue_gang.sources.connection import JSON, Connection, Log, Query
+from datadog_checks.kueue_gang.sources.errors import SourceError, Target, harmless, invalid
+from datadog_checks.kueue_gang.sources.pages import list_items, list_metadata
 from datadog_checks.kueue_gang.sources.resources import Resource
 
 Json = dict[str, Any]
@@ -49,12 +52,15 @@ _AGGREGATED: Final = ";g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 _DISCOVERY: Final = ",".join(JSON + form for form in (_AGGREGATED.format("v2"), _AGGREGATED.format("v2beta1"), ""))
 
 #: What reading a field of foreign JSON may raise (facts.BadObjectError is a ValueError). Anything else is a fault here.
-_MALFORMED: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+MALFORMED: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
-@dataclass(frozen=True, slots=True)
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(slots=True)
 class Listing:
-    """One complete list.
+    """A list while it is read, and when it is complete.
 
     `objects` counts all that were seen, `bad` those that could not be read; `bad_names` holds (namespace, name) of the
     bad ones whose name could. `read_at` is the server's time at the first page, in seconds since the epoch: the server
@@ -66,6 +72,22 @@ class Listing:
     bad: int = 0
     bad_names: set[tuple[str, str]] = field(default_factory=set)
     read_at: float = 0.0
+
+    def take(self, resource: Resource, item: object, log: Log) -> None:
+        """Reduce an object and keep its fact, or count it as bad."""
+        self.objects += 1
+        try:
+            fact = reduced(resource, item)
+        except MALFORMED as error:
+            self.bad += 1
+            name = object_name(item)
+            if name:
+                self.bad_names.add(name)
+            if self.bad <= MAX_NAMED:
+                log.debug("%s: bad object %s: %s", resource.api_source, name, harmless(str(error)))
+        else:
+            if fact is not None:
+                self.facts.append(fact)
 
 
 class Api:
@@ -85,6 +107,14 @@ class Api:
         self._monotonic = monotonic
         self._sleep = sleep
         self._discovered: _Discovered | None = None
+        self._discovering = threading.Lock()
+        #: The path that answered last, by source.
+        self._paths: dict[str, str] = {}
+
+    @property
+    def target(self) -> Target:
+        """The server, in the words of errors."""
+        return self._connection.target
 
     def now(self) -> float:
         """Return the server's time in seconds since the epoch."""
@@ -96,13 +126,39 @@ class Api:
 
     def list(self, resource: Resource) -> Listing:
         """Read all objects of `resource`. Raises SourceError."""
+        return self.first(resource, lambda path: self._listing(resource, path))
+
+    def first(self, resource: Resource, read: Callable[[str], _Answer]) -> _Answer:
+        """Return what `read` makes of the first path of `resource` that exists. Raises SourceError."""
         for version in self._versions(resource):
+            path = self._paths[resource.api_source] = resource.path(version)
             try:
-                return self._listing(resource, resource.path(version))
+                return read(path)
             except SourceError as error:
                 if error.status != HTTPStatus.NOT_FOUND:
                     raise
-        raise self._absent(resource)
+        raise self.absent(resource)
+
+    def path(self, resource: Resource) -> str:
+        """Return the path of `resource` that was read last."""
+        return self._paths[resource.api_source]
+
+    def read(self, path: str, query: Query) -> bytes:
+        """Return the body of an answer. Raises SourceError."""
+        return self._connection.read(path, query)
+
+    def open(self, path: str, query: Query, read_timeout: float) -> BaseHTTPResponse:
+        """Return the open answer to a watch. Raises SourceError."""
+        return self._connection.open(path, query, read_timeout=read_timeout)
+
+    def chunks(self, path: str, response: BaseHTTPResponse) -> Iterator[bytes]:
+        """Yield what comes of an open answer, as it comes. Raises SourceError."""
+        return self._connection.chunks(path, response)
+
+    def no_list(self, path: str, body: bytes, error: ValueError) -> SourceError:
+        """Return the error for a body that is no list."""
+        what = "an HTML page" if body.lstrip().startswith(b"<") else f"no list ({error})" if body else "an empty answer"
+        return invalid(self.target, path, what)
 
     def _versions(self, resource: Resource) -> tuple[str, ...]:
         """Return the versions to try, best first. Raises SourceError where there is none."""
@@ -113,14 +169,14 @@ class Api:
         known = tuple(version for version in resource.versions if _has(served, version, resource.plural))
         if not known:
             others = tuple(version for version, plurals in served.items() if plurals and resource.plural in plurals)
-            raise self._absent(resource, others)
+            raise self.absent(resource, others)
         if len(known) == 1:
             return known
         kind, stored = self._storage(resource.group, known[0]).get(resource.plural, ("", ""))
         # False sorts before True, and equals keep their order.
         return tuple(sorted(known, key=lambda version: storage_hash(resource.group, version, kind) != stored))
 
-    def _absent(self, resource: Resource, other_versions: tuple[str, ...] = ()) -> SourceError:
+    def absent(self, resource: Resource, other_versions: tuple[str, ...] = ()) -> SourceError:
         """Return the error for a resource that the server has not, or has only as `other_versions`."""
         target = self._connection.target
         if not resource.group:
@@ -139,16 +195,17 @@ class Api:
         )
 
     def _discovery(self) -> "_Discovered":
-        now = self._monotonic()
-        if self._discovered is None or now >= self._discovered.until:
-            groups = self._discover()
-            self._discovered = _Discovered(groups, now + (RETRY_SECONDS if groups is None else DISCOVERY_SECONDS))
-        return self._discovered
+        with self._discovering:
+            now = self._monotonic()
+            if self._discovered is None or now >= self._discovered.until:
+                groups = self._discover()
+                self._discovered = _Discovered(groups, now + (RETRY_SECONDS if groups is None else DISCOVERY_SECONDS))
+            return self._discovered
 
     def _discover(self) -> Groups | None:
         try:
             return decode_groups(self._connection.read("/apis", accept=_DISCOVERY))
-        except (SourceError, *_MALFORMED) as error:
+        except (SourceError, *MALFORMED) as error:
             self._log.debug("discovery failed, lists are tried straight: %s", harmless(str(error)))
             return None
 
@@ -158,7 +215,7 @@ class Api:
         if group not in discovered.storage:
             try:
                 found = decode_storage(self._connection.read(f"/apis/{group}/{version}"))
-            except (SourceError, *_MALFORMED) as error:
+            except (SourceError, *MALFORMED) as error:
                 self._log.debug("stored versions of %s unknown: %s", group, harmless(str(error)))
                 found = {}
                 discovered.until = min(discovered.until, self._monotonic() + RETRY_SECONDS)
@@ -176,31 +233,16 @@ class Api:
         return self._read(resource, path)
 
     def _read(self, resource: Resource, path: str) -> Listing:
-        facts: list[Any] = []
-        bad_names: set[tuple[str, str]] = set()
-        objects = bad = 0
-        read_at = 0.0
-        for page in self._pages(path, resource.query):
-            read_at = read_at or self._connection.now()
-            objects += len(page)
-            for item in page:
-                try:
-                    fact = _reduced(resource, item)
-                except _MALFORMED as error:
-                    bad += 1
-                    name = _name(item)
-                    if name:
-                        bad_names.add(name)
-                    if bad <= MAX_NAMED:
-                        self._log.debug("%s: bad object %s: %s", resource.api_source, name, harmless(str(error)))
-                    continue
-                if fact is not None:
-                    facts.append(fact)
-        if bad > MAX_NAMED:
-            self._log.debug("%s: %d more bad objects", resource.api_source, bad - MAX_NAMED)
-        return Listing(facts, objects, bad, bad_names, read_at)
+        listing = Listing()
+        for item in self._items(path, resource.query):
+            listing.read_at = listing.read_at or self._connection.now()
+            listing.take(resource, item, self._log)
+        listing.read_at = listing.read_at or self._connection.now()
+        if listing.bad > MAX_NAMED:
+            self._log.debug("%s: %d more bad objects", resource.api_source, listing.bad - MAX_NAMED)
+        return listing
 
-    def _pages(self, path: str, wanted: Mapping[str, str]) -> Iterator[Sequence[Any]]:
+    def _items(self, path: str, wanted: Mapping[str, str]) -> Iterator[object]:
         query: dict[str, str | int] = {**wanted, "limit": PAGE}
         may_wait = True
         while True:
@@ -216,11 +258,10 @@ class Api:
                 self._sleep(wait)
                 continue
             try:
-                items, token = decode_page(body)
+                token = str(list_metadata(body).get("continue") or "")
+                yield from list_items(body)
             except ValueError as error:
-                what = "an HTML page" if body.lstrip().startswith(b"<") else f"no list ({error})"
-                raise invalid(self._connection.target, path, what) from None
-            yield items
+                raise self.no_list(path, body, error) from None
             if not token:
                 return
             if token == query.get("continue"):
@@ -237,23 +278,8 @@ class _Discovered:
     storage: dict[str, Mapping[str, tuple[str, str]]] = field(default_factory=dict)
 
 
-def decode_page(body: bytes) -> tuple[Sequence[Any], str]:
-    """Return the items of one page of a list and the token of the next page (empty: this is the last).
-
-    Raises ValueError for anything but a JSON object whose `items` is a list.
-    """
-    page = orjson.loads(body)
-    items = page.get("items") if isinstance(page, dict) else None
-    if not isinstance(items, list):
-        msg = "no JSON object with a list of items"
-        raise ValueError(msg)  # noqa: TRY004 - the same class as for what is no JSON at all
-    metadata = page.get("metadata")
-    token = metadata.get("continue") if isinstance(metadata, dict) else None
-    return items, token if isinstance(token, str) else ""
-
-
 def decode_groups(body: bytes) -> Groups:
-    """Return the groups of a discovery answer, aggregated (v2, v2beta1) or plain. Raises one of _MALFORMED."""
+    """Return the groups of a discovery answer, aggregated (v2, v2beta1) or plain. Raises one of MALFORMED."""
     answer = orjson.loads(body)
     return _DISCOVERY_FORMS[answer["kind"]](answer)
 
@@ -280,7 +306,7 @@ _DISCOVERY_FORMS: Final[Mapping[str, Callable[[Json], Groups]]] = {
 
 
 def decode_storage(body: bytes) -> Mapping[str, tuple[str, str]]:
-    """Return plural -> (kind, storageVersionHash) of an APIResourceList. Raises one of _MALFORMED."""
+    """Return plural -> (kind, storageVersionHash) of an APIResourceList. Raises one of MALFORMED."""
     return {r["name"]: (r["kind"], r.get("storageVersionHash", "")) for r in orjson.loads(body)["resources"]}
 
 
@@ -294,14 +320,14 @@ def _has(served: Versions, version: str, plural: str) -> bool:
     return plurals is None or plural in plurals
 
 
-def _reduced(resource: Resource, item: object) -> object | None:
+def reduced(resource: Resource, item: object) -> object | None:
     if not isinstance(item, dict):
         msg = f"{type(item).__name__} instead of an object"
         raise TypeError(msg)
     return resource.reduce(item)
 
 
-def _name(item: object) -> tuple[str, str] | None:
+def object_name(item: object) -> tuple[str, str] | None:
     """Return (namespace, name) of a malformed object, None where it cannot be read."""
     metadata = item.get("metadata") if isinstance(item, dict) else None
     if not isinstance(metadata, dict):

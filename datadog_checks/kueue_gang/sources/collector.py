@@ -1,30 +1,37 @@
 # (C) datadog-kueue-gang contributors 2026-present
 # All rights reserved
 # Licensed under a 3-clause BSD style license (see LICENSE)
-"""One reading of everything: the lists of the API server and the gang scheduler's own count.
+"""One reading of everything: what changed in each resource, and the gang scheduler's own count.
 
 Each source stands alone. One that cannot be read is named with its reason and costs what depends on it, never the run.
-Pods come first, since what they name is read after them: a pod of the reading then finds its PodGroup and its node,
-unless they are truly gone. The scheduler is read before and after the pods; its count of Permit waits is used only where
-it did not move in between.
+The first reading waits for the first lists, for at most `FIRST_WAIT` seconds, since other checks wait for the same runner;
+what is not there by then is told as stale and comes later.
+
+The scheduler is read before and after the pods are taken; its count of Permit waits is used only where it did not move in
+between.
 """
 
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED, Cluster, SchedulerCount
+from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED, Changes, SchedulerCount
 from datadog_checks.kueue_gang.facts.health import OK, SourceHealth
 from datadog_checks.kueue_gang.facts.pods import Pod
 from datadog_checks.kueue_gang.facts.scheduler import SchedulerMetrics
-from datadog_checks.kueue_gang.sources.api import Listing
+from datadog_checks.kueue_gang.sources.api import Api
+from datadog_checks.kueue_gang.sources.connection import Log
 from datadog_checks.kueue_gang.sources.errors import SourceError
+from datadog_checks.kueue_gang.sources.reflector import STALE, Reflector, Timing
 from datadog_checks.kueue_gang.sources.resources import Resource
 
 SCHEDULER_METRICS = "scheduler_metrics"
+#: Seconds that the first reading waits for the first lists.
+FIRST_WAIT = 20.0
 
-#: Field of `Cluster` that holds the facts of a source.
+#: Field of `Changes` that holds the changes of a source. The others are read, and nothing is derived from them yet.
 _FIELDS = {
     "pods": "pods",
     "nodes": "nodes",
@@ -32,22 +39,9 @@ _FIELDS = {
     "podgroups.scheduling.x-k8s.io": "pod_groups",
     "podgroups.scheduling.k8s.io": "pod_groups",
     "workloads.kueue.x-k8s.io": "workloads",
-    "clusterqueues": "cluster_queues",
     "localqueues": "local_queues",
-    "cohorts": "cohorts",
     "resourceflavors": "flavors",
-    "topologies": "topologies",
 }
-
-
-class Lists(Protocol):
-    """What reads a list: `sources.api.Api`, or a folder of recorded objects."""
-
-    def list(self, resource: Resource) -> Listing:
-        """Read all objects of a resource. Raises SourceError."""
-
-    def now(self) -> float:
-        """Return the cluster's time in seconds since the epoch."""
 
 
 class Scheduler(Protocol):
@@ -59,12 +53,12 @@ class Scheduler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The facts, how each source fared, why some failed, and the cluster's time at the end.
+    """What changed, how each source fared, why some failed, and the cluster's time.
 
-    `lapsed` says that a source that was read before could not be read now.
+    `lapsed` says that a source that was read before cannot be read now.
     """
 
-    cluster: Cluster
+    changes: Changes
     health: tuple[SourceHealth, ...]
     errors: Mapping[str, SourceError]
     scheduler: SchedulerMetrics | None
@@ -72,88 +66,141 @@ class Reading:
     lapsed: bool = False
 
 
-@dataclass(slots=True)
 class Collector:
-    """Reads all sources, and remembers when each was last read whole.
+    """Reads all sources."""
 
-    `named_engines` are the engines that the user asked for by name: their absence is told, that of others is not.
-    """
+    def __init__(
+        self,
+        api: Api,
+        resources: Iterable[Resource],
+        log: Log,
+        *,
+        watch: bool = True,
+        named_engines: frozenset[str] = frozenset(),
+        scheduler: Scheduler | None = None,
+        timing: Timing | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare to read.
 
-    lists: Lists
-    resources: Iterable[Resource]
-    named_engines: frozenset[str] = frozenset()
-    scheduler: Scheduler | None = None
-    monotonic: Callable[[], float] = time.monotonic
-    _read_at: dict[str, float] = field(default_factory=dict)
+        `named_engines` are those that the user asked for by name: their absence is told, that of others is not. Without
+        `watch` each reading lists everything.
+        """
+        self._api = api
+        self._log = log
+        self._news = threading.Event()
+        self._reflectors = [
+            Reflector(api, resource, log, timing=timing, watch=watch, news=self._news, monotonic=monotonic)
+            for resource in resources
+        ]
+        self._named = named_engines
+        self._scheduler = scheduler
+        self._monotonic = monotonic
+        self._scheduler_read_at: float | None = None
+        self._were_up: set[str] = set()
+        self._first = True
+        self._native: set[str] = set()
 
     def collect(self) -> Reading:
-        """Read everything once."""
+        """Take what has come since the last reading."""
         health: list[SourceHealth] = []
         errors: dict[str, SourceError] = {}
-        facts: dict[str, list[Any]] = {name: [] for name in _FIELDS.values()}
+        before = self._read_scheduler(health, errors)
+        for reflector in self._reflectors:
+            reflector.start()
+        self._refresh()
+        if self._first:
+            self._first = False
+            self._await_first_lists()
+        after = self._read_scheduler([], {}) if before else None
+        changes = self._changes()
+        changes.scheduler = scheduler_count(before, after, self._places_native(changes.pods))
+        for reflector in self._reflectors:
+            error = reflector.error
+            absent = error is not None and error.reason == NOT_INSTALLED
+            if absent and reflector.resource.needed_by not in self._named:
+                continue
+            if error:
+                errors[reflector.resource.api_source] = error
+            health.append(reflector.take_health())
+        up = {one.source for one in health if one.up}
+        lapsed = bool(self._were_up & set(changes.unread) | (self._were_up - up) & {SCHEDULER_METRICS})
+        self._were_up |= up
+        return Reading(changes, tuple(health), errors, after or before, self._api.now(), lapsed=lapsed)
+
+    def stop(self) -> None:
+        """End all threads soon; from any thread, and without waiting."""
+        for reflector in self._reflectors:
+            reflector.stop()
+        self._news.set()
+
+    def _refresh(self, *, again: bool = False) -> None:
+        for reflector in self._reflectors:
+            reflector.refresh(again=again)
+
+    def _await_first_lists(self) -> None:
+        deadline = self._monotonic() + FIRST_WAIT
+        while waiting := [one.resource.api_source for one in self._reflectors if not one.settled]:
+            left = deadline - self._monotonic()
+            if left <= 0:
+                self._log.info("first lists of %s are not complete yet; they come with a later run", ", ".join(waiting))
+                return
+            self._news.wait(left)
+            self._news.clear()
+            self._refresh(again=True)
+
+    def _changes(self) -> Changes:
+        taken: dict[str, list[Any]] = {field: [] for field in _FIELDS.values()}
         unread: dict[str, str] = {}
         unreadable: dict[str, frozenset[tuple[str, str]]] = {}
-        before = self._scheduler(health, errors)
-        after: SchedulerMetrics | None = None
-        for resource in self.resources:
-            source = resource.api_source
-            try:
-                listing = self.lists.list(resource)
-            except SourceError as error:
-                unread[source] = error.reason
-                if error.reason != NOT_INSTALLED or resource.needed_by in self.named_engines:
-                    errors[source] = error
-                    health.append(self._down(source, error))
-            else:
-                self._read_at[source] = self.monotonic()
-                facts[_FIELDS[source]] += listing.facts
-                if listing.bad_names:
-                    unreadable[source] = frozenset(listing.bad_names)
-                health.append(SourceHealth(source, OK, 0.0, listing.objects, 1, listing.bad))
-            if source == "pods" and before:
-                after = self._scheduler([], {})
-        cluster = Cluster(
-            **facts,  # type: ignore[arg-type]
-            scheduler=scheduler_count(before, after, facts["pods"]),
-            unread=unread,
-            unreadable=unreadable,
-        )
-        down = {one.source for one in health if not one.up}
-        return Reading(
-            cluster, tuple(health), errors, after or before, self.lists.now(), lapsed=bool(down & self._read_at.keys())
-        )
+        for reflector in self._reflectors:
+            source = reflector.resource.api_source
+            found = reflector.table.take_changes()
+            if source in _FIELDS:
+                taken[_FIELDS[source]] += found
+            if not reflector.usable:
+                unread[source] = reflector.error.reason if reflector.error else STALE
+            if reflector.table.unreadable:
+                unreadable[source] = frozenset(reflector.table.unreadable)
+        return Changes(**taken, unread=unread, unreadable=unreadable)  # type: ignore[arg-type]
 
-    def _scheduler(self, health: list[SourceHealth], errors: dict[str, SourceError]) -> SchedulerMetrics | None:
-        if self.scheduler is None:
+    def _places_native(self, pods: Sequence[tuple[Pod | None, Pod | None]]) -> frozenset[str]:
+        """Return the schedulers that place native gangs, by all the pods seen so far."""
+        self._native |= {
+            pod.spec.scheduler
+            for _, pod in pods
+            if pod and any(engine == "kubernetes" for engine, _ in pod.ties.pod_groups)
+        }
+        return frozenset(self._native)
+
+    def _read_scheduler(
+        self, health: list[SourceHealth], errors: dict[str, SourceError]
+    ) -> SchedulerMetrics | None:  # fmt: skip
+        if self._scheduler is None:
             return None
         try:
-            metrics = self.scheduler.read()
+            metrics = self._scheduler.read()
         except SourceError as error:
+            last = self._scheduler_read_at
             errors[SCHEDULER_METRICS] = error
-            health.append(self._down(SCHEDULER_METRICS, error))
+            age = None if last is None else self._monotonic() - last
+            health.append(SourceHealth(SCHEDULER_METRICS, error.reason, age))
             return None
-        self._read_at[SCHEDULER_METRICS] = self.monotonic()
+        self._scheduler_read_at = self._monotonic()
         health.append(SourceHealth(SCHEDULER_METRICS, OK, 0.0))
         return metrics
 
-    def _down(self, source: str, error: SourceError) -> SourceHealth:
-        last = self._read_at.get(source)
-        return SourceHealth(source, error.reason, None if last is None else self.monotonic() - last)
-
 
 def scheduler_count(
-    before: SchedulerMetrics | None, after: SchedulerMetrics | None, pods: Iterable[Pod]
+    before: SchedulerMetrics | None, after: SchedulerMetrics | None, native: frozenset[str]
 ) -> SchedulerCount | None:
     """Return what two readings of the scheduler, before and after the pods, say of the pods that wait in Permit.
 
     There is no count where it moved in between, or where the process also places native gangs: it counts those twice.
+    `native` names the schedulers of native gangs.
     """
     if before is None:
         return None
     still = after is not None and (before.entered, before.ended) == (after.entered, after.ended)
-    native = before.places_pod_groups or any(
-        pod.spec.scheduler in before.profiles and engine == "kubernetes"
-        for pod in pods
-        for engine, _ in pod.ties.pod_groups
-    )
-    return SchedulerCount(before.permit_waiting if still and not native else None, before.profiles)
+    places_native = before.places_pod_groups or bool(native & before.profiles)
+    return SchedulerCount(before.permit_waiting if still and not places_native else None, before.profiles)

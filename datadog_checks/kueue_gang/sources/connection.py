@@ -25,7 +25,7 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -47,6 +47,7 @@ from datadog_checks.kueue_gang.sources.errors import (
     from_status,
     harmless,
 )
+from datadog_checks.kueue_gang.sources.sockets import Sockets
 
 Log = Logger | LoggerAdapter[Logger]
 Query = Mapping[str, str | int]
@@ -76,17 +77,24 @@ class Connection(ABC):
         self.timeout = timeout
         self.clock_offset: float | None = None
         self._clock = clock
+        self._sockets = Sockets()
 
     def now(self) -> float:
         """Return the server's time in seconds since the epoch; the local time before the first answer."""
         return self._clock() + (self.clock_offset or 0.0)
 
-    def open(self, path: str, query: Query = _NO_QUERY, *, accept: str = JSON) -> urllib3.BaseHTTPResponse:
-        """GET `path` and return the open response; the caller reads it and closes it. Raises SourceError."""
-        response = self._answer(path, query, accept)
+    def open(
+        self, path: str, query: Query = _NO_QUERY, *, accept: str = JSON, read_timeout: float | None = None
+    ) -> urllib3.BaseHTTPResponse:
+        """GET `path` and return the open response; the caller reads it and closes it. Raises SourceError.
+
+        `read_timeout` is for streams that may be silent for longer than the timeout, in seconds.
+        """
+        patience = self.timeout if read_timeout is None else read_timeout
+        response = self._answer(path, query, accept, patience)
         if response.status == HTTPStatus.UNAUTHORIZED and self._renew():
             response.close()
-            response = self._answer(path, query, accept)
+            response = self._answer(path, query, accept, patience)
         if response.status != HTTPStatus.OK:
             raise self._refusal(path, response)
         return response
@@ -95,28 +103,42 @@ class Connection(ABC):
         """GET `path` and return the whole body. Raises SourceError."""
         response = self.open(path, query, accept=accept)
         try:
-            return read_body(response, self.timeout)
+            with self._sockets.reading(response):
+                return read_body(response, self.timeout)
         except Exception as error:  # noqa: BLE001 - whatever ends a read, the source says so and the run goes on
             raise from_exception(self.target, path, error) from None
         finally:
             # Gives the connection back to the pool where the body is complete, and drops it otherwise.
             response.close()
 
-    @abstractmethod
-    def close(self) -> None:
-        """Close the idle connections of the calling thread. A later request opens new ones."""
+    def chunks(self, path: str, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+        """Yield what comes of an open response, as it comes. Raises SourceError where it breaks."""
+        try:
+            with self._sockets.reading(response):
+                while chunk := response.read1(_CHUNK, decode_content=True):
+                    yield chunk
+        except Exception as error:  # noqa: BLE001 - whatever ends a read, the source says so and the run goes on
+            raise from_exception(self.target, path, error) from None
+
+    def abort(self) -> None:
+        """End every request that runs, and every later one, from any thread and at once."""
+        self._sockets.abort()
 
     @abstractmethod
-    def _get(self, path: str, query: Query, accept: str) -> urllib3.BaseHTTPResponse:
+    def close(self) -> None:
+        """Close the idle connections. A later request opens new ones."""
+
+    @abstractmethod
+    def _get(self, path: str, query: Query, accept: str, read_timeout: float) -> urllib3.BaseHTTPResponse:
         """Send one request; the body is not read."""
 
     @abstractmethod
     def _renew(self) -> bool:
         """Read the credentials anew; False where there are none to read."""
 
-    def _answer(self, path: str, query: Query, accept: str) -> urllib3.BaseHTTPResponse:
+    def _answer(self, path: str, query: Query, accept: str, read_timeout: float) -> urllib3.BaseHTTPResponse:
         try:
-            response = self._get(path, query, accept)
+            response = self._get(path, query, accept, read_timeout)
         except SourceError:
             raise
         except Exception as error:  # noqa: BLE001 - libraries and exec plugins raise what they like
@@ -167,7 +189,7 @@ class KubeConnection(Connection):
         if login is not None:
             login.pool.clear()
 
-    def _get(self, path: str, query: Query, accept: str) -> urllib3.BaseHTTPResponse:
+    def _get(self, path: str, query: Query, accept: str, read_timeout: float) -> urllib3.BaseHTTPResponse:
         login = self._logged_in()
         headers = {"Accept": accept, "Accept-Encoding": "identity", "User-Agent": "datadog-kueue-gang"}
         # The call runs the hook that re-reads a token file every minute and an exec plugin when its token expires.
@@ -182,7 +204,7 @@ class KubeConnection(Connection):
             headers=headers,
             preload_content=False,
             retries=False,
-            timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout),
+            timeout=urllib3.Timeout(connect=self.timeout, read=read_timeout),
         )
 
     def _renew(self) -> bool:
@@ -193,6 +215,7 @@ class KubeConnection(Connection):
         with self._lock:
             if self._login is None:
                 self._login = _log_in(self._config_path, self._context, self.target)
+                self._sockets.track(self._login.pool)
             return self._login
 
 
@@ -253,7 +276,7 @@ class UrlConnection(Connection):
             raise ConfigurationError(msg)
         # Out of the URL, so that no log of a library can show it.
         self._base = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
-        self._options = {
+        options_ = {
             "username": unquote(parts.username) if parts.username else None,
             "password": unquote(parts.password) if parts.password else None,
             **options,
@@ -263,26 +286,22 @@ class UrlConnection(Connection):
             "allow_redirects": False,
             "persist_connections": True,
         }
-        self._init_config = dict(init_config or {})
-        self._log = log or getLogger(__name__)
-        # requests changes its session on each https request, so each thread has one of its own.
-        self._threads = threading.local()
-        # Made here so that a wrong option shows at load.
-        self._session()
+        # Made here so that a wrong option shows at load; all threads share it.
+        http = RequestsWrapper(options_, dict(init_config or {}), logger=log or getLogger(__name__))
+        self._sockets.track_session(http.session)
+        self._session = _Session(http)
 
     def close(self) -> None:
-        """Close the calling thread's connections."""
-        session = getattr(self._threads, "session", None)
-        if session is not None:
-            session.http.session.close()
+        """Close the idle connections."""
+        self._session.http.session.close()
 
-    def _get(self, path: str, query: Query, accept: str) -> urllib3.BaseHTTPResponse:
-        session = self._session()
-        session.authorize(self._base)
-        response = session.http.get(
+    def _get(self, path: str, query: Query, accept: str, read_timeout: float) -> urllib3.BaseHTTPResponse:
+        self._session.authorize(self._base)
+        response = self._session.http.get(
             self._base + path,
             params=dict(query),
             stream=True,
+            timeout=(self.timeout, read_timeout),
             extra_headers={"Accept": accept, "Accept-Encoding": "identity"},
         ).raw
         # requests would decode in a layer above this one.
@@ -290,14 +309,7 @@ class UrlConnection(Connection):
         return cast("urllib3.BaseHTTPResponse", response)
 
     def _renew(self) -> bool:
-        return self._session().expire()
-
-    def _session(self) -> "_Session":
-        session: _Session | None = getattr(self._threads, "session", None)
-        if session is None:
-            session = _Session(RequestsWrapper(self._options, self._init_config, logger=self._log))
-            self._threads.session = session
-        return session
+        return self._session.expire()
 
 
 class _Session:
@@ -310,16 +322,18 @@ class _Session:
     def __init__(self, http: Any) -> None:  # noqa: ANN401 - the base package has no types
         self.http = http
         self._token_handler, http.auth_token_handler = http.auth_token_handler, None
+        self._lock = threading.Lock()
         self._expired = False
 
     def authorize(self, url: str) -> None:
         """Put the token into the headers; it is read from its source once, and again after `expire`."""
         if self._token_handler is None:
             return
-        # The word `error` is what makes the base's readers read again.
-        reread = {"error": "401"} if self._expired else {}
-        self._token_handler.poll(method="get", url=url, default_options=self.http.options, **reread)
-        self._expired = False
+        with self._lock:
+            # The word `error` is what makes the base's readers read again.
+            reread = {"error": "401"} if self._expired else {}
+            self._token_handler.poll(method="get", url=url, default_options=self.http.options, **reread)
+            self._expired = False
 
     def expire(self) -> bool:
         """Let the token be read again; False where there is none."""

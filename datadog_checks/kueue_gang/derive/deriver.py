@@ -1,0 +1,390 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""From changes of facts to the next picture, at the cost of what changed.
+
+`Deriver` holds the components of the cluster and what was derived of each. `apply` takes the facts that changed since the
+last call, marks the components that they touch, and derives these anew; everything else stays as it is. What crosses
+components is handled apart: the GPUs and tolerations of nodes are kept as sums (`gpus.NodeLedger`), and Permit waiters are
+settled over all components that have some.
+
+`derive` is the same for one reading of a whole cluster: everything has changed. A full derivation and a series of changes
+give the same picture, which the tests hold for any series.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+from datadog_checks.kueue_gang.derive.components import Component, Components, names_of_pod
+from datadog_checks.kueue_gang.derive.drawing import NEVER, Context, Drawn, classes_of, draw
+from datadog_checks.kueue_gang.derive.gpus import NodeLedger
+from datadog_checks.kueue_gang.derive.guard import known_gang_schedulers
+from datadog_checks.kueue_gang.derive.membership import WORKLOADS, membership
+from datadog_checks.kueue_gang.derive.permit import (
+    ANY_UNPLACED,
+    CERTAIN,
+    POSSIBLE,
+    SHOWS_WAITS_FROM,
+    Candidate,
+    settle_by_count,
+    settle_by_room,
+)
+from datadog_checks.kueue_gang.derive.picture import Gpus, Picture, Summary
+from datadog_checks.kueue_gang.derive.rules import Rules
+from datadog_checks.kueue_gang.derive.transitions import STILL, Key, Memory
+from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED, Changes, Cluster, SchedulerCount
+from datadog_checks.kueue_gang.facts.nodes import Node
+from datadog_checks.kueue_gang.facts.pods import Pod
+
+#: Classes of members whose settling takes the whole cluster.
+_TO_SETTLE = frozenset({CERTAIN, POSSIBLE})
+
+
+def derive(cluster: Cluster, rules: Rules, memory: Memory, now: float) -> tuple[Picture, Memory]:
+    """Draw the picture of one reading of a cluster.
+
+    Args:
+        cluster: the facts.
+        rules: the options.
+        memory: what the last call returned; empty for a new check.
+        now: the cluster's time, seconds since the epoch.
+
+    Returns:
+        The picture, and the memory for the next call.
+
+    """
+    deriver = Deriver(rules, memory)
+    picture = deriver.apply(Changes.of(cluster), now)
+    return picture, deriver.memory()
+
+
+class Deriver:
+    """The derived state of a cluster."""
+
+    def __init__(self, rules: Rules, memory: Memory | None = None) -> None:
+        """Begin with an empty cluster, and with what was remembered before."""
+        memory = memory or Memory()
+        self._rules = rules
+        self._at = memory.at
+        self._complete: dict[Key, float] = dict(memory.complete)
+        self._attention: dict[Key, float] = dict(memory.attention)
+        self._components = Components()
+        self._nodes: dict[str, Node] = {}
+        self._queues: dict[tuple[str, str], str] = {}
+        self._ledger = NodeLedger(rules)
+        self._scheduler: SchedulerCount | None = None
+        self._context = Context(rules, {}, frozenset(), self._queues, frozenset())
+        self._changes = Changes()
+        #: Unbound pods with a nomination, by schedulerName: these schedulers leave traces of Permit waits.
+        self._nominating: Counter[str] = Counter()
+        self._versions: Counter[tuple[str, int]] = Counter()
+        self._sensitive = _TO_SETTLE
+        #: Components with members to settle, and components that were drawn, by id.
+        self._waiting: dict[int, Component] = {}
+        self._drawn: dict[int, Component] = {}
+        self._gpus = Gpus()
+        self._unobservable: Counter[tuple[str, str]] = Counter()
+        self._hidden: Counter[frozenset[str]] = Counter()
+        self._due: list[tuple[float, int]] = []
+        self._picture = Picture(now=memory.at)
+
+    def apply(self, changes: Changes, now: float) -> Picture:
+        """Take changes and return the picture at `now`."""
+        moved_nodes = self._take_nodes(changes)
+        dirty = self._take_objects(changes)
+        dirty |= self._on_nodes(moved_nodes)
+        dirty |= self._overdue(now)
+        if self._take_context(changes):
+            dirty = {id(component): component for component in self._components}
+        nodes_changed = self._ledger.refresh()
+        context_changed = self._take_sensitivity(changes)
+        removed = self._components.take_removed()
+        stale = set[Key]()
+        for component in removed:
+            dirty.pop(id(component), None)
+            self._waiting.pop(id(component), None)
+            stale |= self._withdraw(component)
+        for component in dirty.values():
+            self._sort(component, now)
+        if dirty or removed or nodes_changed or context_changed:
+            dirty |= self._settle(changes.scheduler)
+            for component in dirty.values():
+                stale |= self._withdraw(component)
+                self._draw(component, now)
+            self._forget(stale)
+            self._picture = self._assemble(now)
+        self._picture.now = self._at = now
+        return self._picture
+
+    def memory(self) -> Memory:
+        """Return what is remembered of all gangs."""
+        present = {key for component in self._drawn.values() for key in _keys(component.drawn)}
+        return Memory(
+            self._at,
+            {key: time for key, time in self._complete.items() if key in present},
+            {key: self._at if time == STILL else time for key, time in self._attention.items() if key in present},
+        )
+
+    # --- taking changes ----------------------------------------------------------------------------------------------
+
+    def _take_nodes(self, changes: Changes) -> set[str]:
+        """Take nodes and flavors; return the nodes whose loss or return touches the pods on them."""
+        moved = set()
+        for old, new in changes.nodes:
+            name = (new or old).name  # type: ignore[union-attr] # one of the two is there
+            if new is None:
+                self._nodes.pop(name, None)
+            else:
+                self._nodes[name] = new
+            self._ledger.take_node(name, new)
+            if _readiness(old) != _readiness(new):
+                moved.add(name)
+        if changes.flavors:
+            self._ledger.take_flavors(changes.flavors)
+        return moved
+
+    def _take_objects(self, changes: Changes) -> dict[int, Component]:
+        touched: dict[int, Component] = {}
+        for old, new in changes.pods:
+            self._take_pod(old, new, touched)
+        for old_group, new_group in changes.pod_groups:
+            for group, here in ((old_group, False), (new_group, True)):
+                if group:
+                    component = self._touch(group.namespace, (group.name,), touched)
+                    _put(component.pod_groups, (group.engine, group.name), group if here else None)
+        for old_workload, new_workload in changes.workloads:
+            for workload, here in ((old_workload, False), (new_workload, True)):
+                if workload:
+                    component = self._touch(workload.namespace, workload.names, touched)
+                    _put(component.workloads, workload.name, workload if here else None)
+        for old_job, new_job in changes.jobs:
+            for job, here in ((old_job, False), (new_job, True)):
+                if job:
+                    component = self._touch(job.namespace, (job.name,), touched)
+                    _put(component.jobs, job.name, job if here else None)
+        for component in touched.values():
+            self._components.forget_if_empty(component)
+        return touched
+
+    def _take_pod(self, old: Pod | None, new: Pod | None, touched: dict[int, Component]) -> None:
+        self._ledger.take_pod(old, new)
+        for pod, step in ((old, -1), (new, 1)):
+            if pod and pod.nominated and not pod.node:
+                self._nominating[pod.spec.scheduler] += step
+            if pod and pod.scheduler_version:
+                self._versions[pod.scheduler_version] += step
+        if old and (new is None or old.ties is not new.ties):
+            self._touch(old.namespace, names_of_pod(old), touched).pods.pop(old.name, None)
+        if new:
+            self._touch(new.namespace, names_of_pod(new), touched).pods[new.name] = new
+
+    def _touch(self, namespace: str, names: Iterable[str], touched: dict[int, Component]) -> Component:
+        component = self._components.of(namespace, names)
+        touched[id(component)] = component
+        return component
+
+    def _on_nodes(self, names: set[str]) -> dict[int, Component]:
+        if not names:
+            return {}
+        return {
+            id(component): component
+            for component in self._components
+            if any(pod.node in names for pod in component.pods.values())
+        }
+
+    def _overdue(self, now: float) -> dict[int, Component]:
+        """Return the components in which the time alone has changed something."""
+        overdue = {}
+        while self._due and self._due[0][0] <= now:
+            until, number = heappop(self._due)
+            component = self._drawn.get(number)
+            if component and component.drawn.until == until:
+                overdue[number] = component
+        return overdue
+
+    def _take_context(self, changes: Changes) -> bool:
+        """Take what every component is seen against; tell whether it changed."""
+        rerouted = False
+        for old, new in changes.local_queues:
+            for queue in (old, new):
+                if queue:
+                    key = queue.namespace, queue.name
+                    before = self._queues.pop(key, None)
+                    if queue is new:
+                        self._queues[key] = queue.cluster_queue
+                        rerouted |= before != queue.cluster_queue
+                    else:
+                        rerouted |= new is None
+        read = "nodes" not in changes.unread
+        context = Context(
+            self._rules,
+            self._nodes if read else None,
+            frozenset(name for _, name in changes.unreadable.get("nodes", ())),
+            self._queues,
+            known_gang_schedulers(self._rules, changes.scheduler),
+            workloads_known=changes.unread.get(WORKLOADS, NOT_INSTALLED) == NOT_INSTALLED,
+        )
+        before = self._context
+        changed = (
+            rerouted
+            or (before.nodes is None) != (context.nodes is None)
+            or before.unreadable_nodes != context.unreadable_nodes
+            or before.schedulers != context.schedulers
+            or self._changes.unread != changes.unread
+            or self._changes.unreadable != changes.unreadable
+        )
+        self._context = context
+        self._changes = Changes(unread=changes.unread, unreadable=changes.unreadable)
+        return changed
+
+    def _take_sensitivity(self, changes: Changes) -> bool:
+        """Take the scheduler's count, and find anew which components it may settle; tell whether that changed."""
+        changed = changes.scheduler != self._scheduler
+        self._scheduler = changes.scheduler
+        count = changes.scheduler
+        shows = count is None or count.waiting is None or all(self._leaves_traces(name) for name in count.profiles)
+        sensitive = _TO_SETTLE if shows else _TO_SETTLE | frozenset(ANY_UNPLACED)
+        if sensitive != self._sensitive:
+            self._sensitive = sensitive
+            self._waiting = {}
+            for component in self._components:
+                self._register(component)
+            changed = True
+        return changed
+
+    def _leaves_traces(self, scheduler: str) -> bool:
+        """Tell whether a scheduler writes the node of a waiting pod: by its version, or because it is seen to."""
+        if self._nominating[scheduler] > 0:
+            return True
+        running = [minor for (name, minor), number in self._versions.items() if name == scheduler and number > 0]
+        minor = dict(self._rules.scheduler_versions).get(scheduler, min(running, default=0))
+        return minor >= SHOWS_WAITS_FROM
+
+    # --- deriving ----------------------------------------------------------------------------------------------------
+
+    def _sort(self, component: Component, now: float) -> None:
+        """Find the gangs of a component and the class of each member, before Permit waiters are settled."""
+        cluster = Cluster(
+            # The order in which pods became known must change nothing.
+            pods=sorted(component.pods.values(), key=lambda pod: pod.name),
+            jobs=tuple(component.jobs.values()),
+            pod_groups=tuple(component.pod_groups.values()),
+            workloads=sorted(component.workloads.values(), key=lambda workload: workload.name),
+            unread=self._changes.unread,
+            unreadable=self._changes.unreadable,
+        )
+        component.found = membership(cluster, self._rules)
+        component.classes = [classes_of(gang, self._context, now) for gang in component.found.gangs]
+        component.settled = [(classes, False) for classes in component.classes]
+        self._register(component)
+
+    def _register(self, component: Component) -> None:
+        if any(not self._sensitive.isdisjoint(classes) for classes in component.classes):
+            self._waiting[id(component)] = component
+        else:
+            self._waiting.pop(id(component), None)
+
+    def _settle(self, count: SchedulerCount | None) -> dict[int, Component]:
+        """Settle the Permit waiters of the cluster; return the components in which that changed something."""
+        held = [(component, index) for component in self._waiting.values() for index in range(len(component.classes))]
+        candidates = [
+            Candidate(component.found.gangs[index], list(component.classes[index]))
+            for component, index in held
+            if component.found
+        ]
+        candidates.sort(key=lambda candidate: (candidate.gang.engine, candidate.gang.namespace, candidate.gang.name))
+        if self._context.nodes is not None:
+            settle_by_room(candidates, self._ledger)
+        settle_by_count(candidates, count, shows=self._sensitive == _TO_SETTLE)
+        settled = {id(candidate.gang): (candidate.classes, candidate.counted) for candidate in candidates}
+        changed = {}
+        for component in self._waiting.values():
+            gangs = component.found.gangs if component.found else ()
+            now_settled = [settled[id(gang)] for gang in gangs]
+            if now_settled != component.settled:
+                component.settled = now_settled
+                changed[id(component)] = component
+        return changed
+
+    def _draw(self, component: Component, now: float) -> None:
+        if component.found is None:
+            return
+        candidates = [
+            Candidate(gang, *settled) for gang, settled in zip(component.found.gangs, component.settled, strict=True)
+        ]
+        memory = Memory(self._at, self._complete, self._attention)
+        drawn = component.drawn = draw(component.found, candidates, self._context, memory, now)
+        self._drawn[id(component)] = component
+        self._gpus.add(drawn.gpus)
+        self._unobservable.update(drawn.unobservable)
+        self._hidden.update(drawn.hidden)
+        self._complete.update(drawn.memory.complete)
+        self._attention.update(drawn.memory.attention)
+        if drawn.until != NEVER:
+            heappush(self._due, (drawn.until, id(component)))
+
+    def _withdraw(self, component: Component) -> set[Key]:
+        """Take back what was told of a component; return the gangs that were remembered for it."""
+        drawn, component.drawn = component.drawn, Drawn()
+        if self._drawn.pop(id(component), None) is None:
+            return set()
+        self._gpus.subtract(drawn.gpus)
+        self._unobservable.subtract(drawn.unobservable)
+        self._hidden.subtract(drawn.hidden)
+        return set(_keys(drawn))
+
+    def _forget(self, stale: set[Key]) -> None:
+        """Forget what was remembered of gangs that are no more, or that have nothing to remember now."""
+        for remembered, kept in ((self._complete, "complete"), (self._attention, "attention")):
+            present = {
+                key for component in self._drawn.values() for key in getattr(component.drawn.memory, kept)
+            } if stale else set()  # fmt: skip
+            for key in stale - present:
+                remembered.pop(key, None)
+
+    def _assemble(self, now: float) -> Picture:
+        unread = self._changes.unread
+        nodes_read, pods_read = "nodes" not in unread, "pods" not in unread
+        views = sorted(
+            (view for component in self._drawn.values() for view in component.drawn.views), key=lambda view: view.key
+        )
+        gpus = Gpus()
+        gpus.add(self._gpus)
+        unobservable = +self._unobservable
+        for schedulers, number in self._hidden.items():
+            if number and self._hides_waits(schedulers):
+                unobservable["permit", "no_trace"] += number
+        return Picture(
+            now=now,
+            gangs=tuple(views) if pods_read else (),
+            summary=Summary.of(views) if pods_read else Summary(),
+            gpus=gpus if pods_read else Gpus(),
+            nodes=self._ledger.totals() if nodes_read else None,
+            free_known=nodes_read and pods_read,
+            pods_known=pods_read,
+            unobservable=unobservable if pods_read else {},
+        )
+
+    def _hides_waits(self, schedulers: frozenset[str]) -> bool:
+        return not all(self._leaves_traces(name) for name in schedulers)
+
+
+def _keys(drawn: Drawn) -> Iterable[Key]:
+    return {*drawn.memory.complete, *drawn.memory.attention}
+
+
+def _put(holder: dict, key: object, value: object | None) -> None:  # type: ignore[type-arg]
+    if value is None:
+        holder.pop(key, None)
+    else:
+        holder[key] = value
+
+
+def _readiness(node: Node | None) -> object:
+    """Return what of a node decides whether the pods on it are lost."""
+    if node is None:
+        return "absent"
+    if node.ready is None or node.ready.status is True:
+        return "not lost"
+    return node.ready.since

@@ -1,0 +1,287 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""From the pods and objects of one component to what is told of its gangs.
+
+A component is what can influence each other through names (see `components`): usually one job with its pods, its PodGroup
+and its Workload. `sort` finds its gangs and the class of each member; `draw` makes the views once it is settled which
+members wait in Permit, which takes the whole cluster (see `permit`).
+
+Everything is a function of the facts and of the time. `Drawn.until` tells when the time alone will change something.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from datadog_checks.kueue_gang.derive import gpus as gpu
+from datadog_checks.kueue_gang.derive.guard import is_served_by_name, unguarded
+from datadog_checks.kueue_gang.derive.members import HOLDING, PLACED, is_lost, lost_at, member_class
+from datadog_checks.kueue_gang.derive.membership import Gang, Membership, Outsider
+from datadog_checks.kueue_gang.derive.permit import CERTAIN, POSSIBLE, Candidate, can_wait
+from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Gpus, Queue
+from datadog_checks.kueue_gang.derive.rules import Rules
+from datadog_checks.kueue_gang.derive.states import FINISHED, UNPLACED, Shape, since, state_of
+from datadog_checks.kueue_gang.derive.transitions import ATTENTION_AFTER, STILL, Key, Memory
+from datadog_checks.kueue_gang.facts.nodes import Node
+from datadog_checks.kueue_gang.facts.pods import Pod
+from datadog_checks.kueue_gang.facts.workloads import Workload
+
+NEVER = float("inf")
+#: Classes of members that may hide a Permit wait where the scheduler leaves no trace.
+_MAY_HIDE_A_WAIT = frozenset({"new", "rejected", "unschedulable"})
+#: States that need attention as soon as their clock is beyond the grace.
+_ALARMING = frozenset({"partial", "degraded", "starting"})
+#: A gang may finish in part for this long before it needs attention: the rest holds its GPUs.
+_FINISHING_AT_MOST = 600.0
+_CERTAIN = frozenset({CERTAIN})
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a component is seen against.
+
+    `nodes` is None where they were not read; `unreadable_nodes` exist and could not be understood. `queues` maps
+    (namespace, LocalQueue) to its ClusterQueue. `schedulers` are the names known to serve gangs, `workloads_known` is False where Kueue is there and its Workloads
+    were not read.
+    """
+
+    rules: Rules
+    nodes: Mapping[str, Node] | None
+    unreadable_nodes: frozenset[str]
+    queues: Mapping[tuple[str, str], str]
+    schedulers: frozenset[str]
+    workloads_known: bool = True
+
+    def is_lost(self, pod: Pod, now: float) -> bool:
+        """Tell whether a pod's node is lost; nobody knows while the nodes, or just that one, cannot be read."""
+        if not pod.node or self.nodes is None or pod.node in self.unreadable_nodes:
+            return False
+        return is_lost(self.nodes.get(pod.node), now, self.rules.grace)
+
+
+@dataclass(slots=True)
+class Drawn:
+    """What is told of a component.
+
+    `hidden` counts its gangs by the schedulers of members that may hide a Permit wait; whether they do depends on whether
+    these schedulers leave traces. `until` is when the time alone changes something.
+    """
+
+    views: tuple[GangView, ...] = ()
+    gpus: Gpus = field(default_factory=Gpus)
+    unobservable: Counter[tuple[str, str]] = field(default_factory=Counter)
+    hidden: Counter[frozenset[str]] = field(default_factory=Counter)
+    memory: Memory = field(default_factory=Memory)
+    until: float = NEVER
+
+
+def classes_of(gang: Gang, context: Context, now: float) -> list[str]:
+    """Return the class of each member, in their order."""
+    return [member_class(pod, lost=context.is_lost(pod, now)) for pod in gang.members]
+
+
+def draw(found: Membership, settled: list[Candidate], context: Context, memory: Memory, now: float) -> Drawn:
+    """Draw a component.
+
+    Args:
+        found: its gangs and outsiders.
+        settled: a candidate for each gang, its Permit waiters settled.
+        context: what it is seen against.
+        memory: what was remembered of its gangs.
+        now: the cluster's time.
+
+    """
+    drawing = _Drawing(context, memory, now)
+    for candidate in settled:
+        drawing.gang(candidate)
+    for outsider in found.outsiders:
+        drawing.outsider(outsider)
+    return drawing.drawn()
+
+
+class _Drawing:
+    def __init__(self, context: Context, memory: Memory, now: float) -> None:
+        self.context, self.rules, self.before, self.now = context, context.rules, memory, now
+        self.result = Drawn()
+        self.views: list[GangView] = []
+        self.complete: dict[Key, float] = {}
+        self.attention: dict[Key, float] = {}
+
+    def drawn(self) -> Drawn:
+        self.result.views = tuple(self.views)
+        self.result.memory = Memory(self.now, self.complete, self.attention)
+        return self.result
+
+    def gang(self, candidate: Candidate) -> None:
+        gang = candidate.gang
+        shape = Shape(gang, candidate.classes)
+        shape.ran_before = self._ran_before(shape)
+        state = state_of(shape)
+        for pod in gang.members:
+            self._change_at(lost_at(self._node(pod), self.rules.grace) if pod.node else None)
+        if state != FINISHED:
+            self._remember(shape, state)
+            self._tell(shape, state, counted_waits=candidate.counted)
+
+    def outsider(self, outsider: Outsider) -> None:
+        pod = outsider.pod
+        if gpu.holds(pod):
+            self._change_at(pod.deletion)
+            self._change_at(lost_at(self._node(pod), self.rules.grace))
+            lost = self.context.is_lost(pod, self.now)
+            situation = gpu.Situation(None, outsider.names_gone, complete=False, lost=lost)
+            self._account(pod, situation, self._queue(pod.namespace, NONE, outsider.workload))
+
+    def _node(self, pod: Pod) -> Node | None:
+        return self.context.nodes.get(pod.node) if self.context.nodes else None
+
+    def _change_at(self, time: float | None) -> None:
+        if time is not None and self.now <= time < self.result.until:
+            self.result.until = time
+
+    def _tell(self, shape: Shape, state: str | None, *, counted_waits: bool) -> None:
+        gang = shape.gang
+        queue = self._queue(gang.namespace, gang.engine, gang.workload)
+        allocated, idle = self._gpus_of(shape, state, queue)
+        if not self.rules.reports(gang.namespace):
+            return
+        reserved: dict[str, int] = {}
+        waiters = shape.pods(_CERTAIN) if shape.counts[CERTAIN] else []
+        for pod in waiters:
+            gpu.add(reserved, pod.spec.gpus)
+        for resource, amount in reserved.items():
+            self.result.gpus.reserved[queue, resource] += amount
+        reasons = tuple(unguarded(gang, self.context.schedulers, workloads_known=self.context.workloads_known))
+        began = since(state, shape, self.context.nodes or {}) if state else None
+        self._count_unobservable(shape, counted_waits=counted_waits)
+        self.views.append(
+            GangView(
+                key=gang.key,
+                queue=queue,
+                name=gang.name,
+                owner_kind=gang.owner_kind,
+                priority_class=(gang.workload.priority_class if gang.workload else "") or NONE,
+                labels=self._labels(gang) if self.rules.labels else (),
+                state=state,
+                since=began,
+                required=gang.required,
+                missing=shape.missing,
+                classes=dict(shape.counts),
+                requested=self._requested(shape),
+                allocated=allocated,
+                idle=idle,
+                reserved=gpu.spread(reserved),
+                requeues=gang.workload.requeues if gang.workload else 0,
+                permit_oldest=min((pod.nominated_at for pod in waiters if pod.nominated_at is not None), default=None),
+                unguarded=reasons,
+                unobservable=gang.unobservable,
+                attention=self._attention(shape, state, began, reasons),
+            )
+        )
+
+    def _queue(self, namespace: str, engine: str, workload: Workload | None) -> Queue:
+        if workload is None:
+            return Queue(namespace, NONE, NONE, engine)
+        queue = workload.queue
+        cluster_queue = workload.cluster_queue or self.context.queues.get((namespace, queue), "")
+        return Queue(namespace, queue or NONE, cluster_queue or NONE, engine)
+
+    # --- GPUs --------------------------------------------------------------------------------------------------------
+
+    def _gpus_of(self, shape: Shape, state: str | None, queue: Queue) -> tuple[dict[str, int], dict[str, int]]:
+        gang = shape.gang
+        complete = state == "stopping" and shape.each(lambda tally: tally.could_run >= tally.required)
+        allocated: dict[str, int] = {}
+        idle: dict[str, int] = {}
+        for pod, name in zip(gang.members, shape.classes, strict=True):
+            if name not in HOLDING or not pod.spec.gpus:
+                continue
+            self._change_at(pod.deletion)
+            situation = gpu.Situation(state, gang.orphan, complete, name == "lost" or self._lost_and_terminating(pod, name))
+            gpu.add(allocated, pod.spec.gpus)
+            if self._account(pod, situation, queue):
+                gpu.add(idle, pod.spec.gpus)
+        if gang.source_down:
+            self.result.gpus.unknown.update(allocated)
+        return allocated, idle
+
+    def _lost_and_terminating(self, pod: Pod, name: str) -> bool:
+        return name == "terminating" and self.context.is_lost(pod, self.now)
+
+    def _account(self, pod: Pod, situation: gpu.Situation, queue: Queue) -> bool:
+        """Put a pod's GPUs into their bucket; tell whether it is idle."""
+        if self.rules.reports(pod.namespace):
+            use, reason = gpu.bucket(pod, situation, self.now)
+        else:
+            # Pods of namespaces that are not reported hold GPUs all the same.
+            queue, use, reason = Queue(NONE, NONE, NONE, NONE), gpu.OTHER, ""
+        for resource, amount in pod.spec.gpus:
+            self.result.gpus.allocated[queue, resource, use] += amount
+            if reason:
+                self.result.gpus.idle[queue, resource, reason] += amount
+        return use == gpu.IDLE
+
+    def _requested(self, shape: Shape) -> dict[str, int]:
+        gang = shape.gang
+        if gang.required is None:
+            return {}
+        needs = [(need.required or 0, need.gpus) for need in gang.needs]
+        if gang.group and gang.workload and len(gang.workload.podsets) == 1:
+            needs = [(gang.required, gang.workload.podsets[0].gpus)]
+        pods = [pod for pod, name in zip(gang.members, shape.classes, strict=True) if name != "failed"]
+        return gpu.spread(gpu.requested(pods, needs, gang.required))
+
+    def _labels(self, gang: Gang) -> tuple[tuple[str, str], ...]:
+        found: dict[str, str] = {}
+        for holder in (gang.group, gang.workload, gang.job, *gang.members[:1]):
+            for key, value in holder.labels if holder else ():
+                found.setdefault(key, value)
+        return tuple(sorted(found.items()))
+
+    # --- what is unknown, what needs attention, what is remembered ---------------------------------------------------
+
+    def _count_unobservable(self, shape: Shape, *, counted_waits: bool) -> None:
+        gang, counted = shape.gang, self.result.unobservable
+        if gang.unobservable:
+            counted["required", gang.unobservable] += 1
+        if is_served_by_name(gang) and not self.context.schedulers:
+            counted["guard", "not_configured"] += 1
+        if shape.counts[POSSIBLE]:
+            counted["permit", "ambiguous"] += 1
+        elif can_wait(gang) and not counted_waits and any(shape.counts[name] for name in _MAY_HIDE_A_WAIT):
+            self.result.hidden[frozenset(pod.spec.scheduler for pod in shape.pods(_MAY_HIDE_A_WAIT))] += 1
+
+    def _attention(self, shape: Shape, state: str | None, began: float | None, reasons: tuple[str, ...]) -> bool:
+        key, workload = shape.gang.key, shape.gang.workload
+        admitted = workload is None or workload.admitted
+        patience = {
+            **dict.fromkeys(_ALARMING, self.rules.grace),
+            **(dict.fromkeys(UNPLACED, self.rules.grace) if admitted else {}),
+            "finishing": _FINISHING_AT_MOST,
+        }
+        due = began + patience[state] if state in patience and began is not None else None
+        if reasons or (due is not None and self.now > due):
+            self.attention[key] = STILL
+            return True
+        self._change_at(due)
+        last = self.before.last_attention(key)
+        if last is not None and self.now - last <= ATTENTION_AFTER:
+            self.attention[key] = last
+            self._change_at(last + ATTENTION_AFTER)
+            return True
+        return False
+
+    def _ran_before(self, shape: Shape) -> bool:
+        """Tell whether the check saw these same pods run: none is newer than what it saw."""
+        newest = self.before.complete.get(shape.gang.key)
+        return newest is not None and all(pod.created <= newest for pod in shape.pods(PLACED))
+
+    def _remember(self, shape: Shape, state: str | None) -> None:
+        key = shape.gang.key
+        newest = self.before.complete.get(key)
+        if state in {"running", "finishing"}:
+            newest = max((pod.created for pod in shape.pods(HOLDING)), default=newest)
+        if newest is not None:
+            self.complete[key] = newest
+

@@ -1,0 +1,144 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""The open sockets of a connection, so that any thread can end what another one waits for.
+
+A reader may be in a handshake, wait for the head of an answer, or read a stream that lasts minutes. Neither urllib3 nor
+requests can interrupt that; shutting the socket down does, at once, and the reader gets an error as from a broken network.
+The sockets are found where urllib3 makes them: each connection of a pool tells when it connects, and an answer that has
+taken the socket over (Connection: close) tells while it is read.
+"""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+from weakref import WeakSet
+
+import urllib3
+from requests.adapters import HTTPAdapter
+from requests.sessions import Session
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+
+class Sockets:
+    """The sockets that are open now."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._lock = threading.Lock()
+        self._connections: WeakSet[HTTPConnection] = WeakSet()
+        self._held: set[socket.socket] = set()
+        self._aborted = False
+        self._pools = _pool_classes(self)
+
+    def track(self, manager: urllib3.PoolManager) -> None:
+        """Let a pool manager make connections that are known here."""
+        manager.pool_classes_by_scheme = self._pools
+
+    def track_session(self, session: Session) -> None:
+        """Let a session of requests make connections that are known here, also those of adapters mounted later.
+
+        The Agent's wrapper mounts its adapter again for each https request, which is no change and must not look like
+        one to other threads that use the session meanwhile.
+        """
+        known: set[int] = set()
+
+        def mount(prefix: str, adapter: HTTPAdapter) -> None:
+            if session.adapters.get(prefix) is adapter and id(adapter) in known:
+                return
+            known.add(id(adapter))
+            if isinstance(getattr(adapter, "poolmanager", None), urllib3.PoolManager):
+                self.track(adapter.poolmanager)
+            Session.mount(session, prefix, adapter)
+
+        for prefix, adapter in list(session.adapters.items()):
+            mount(prefix, adapter)
+        session.mount = mount  # type: ignore[method-assign]
+
+    @contextmanager
+    def reading(self, response: Any) -> Iterator[None]:  # noqa: ANN401 - a urllib3 response
+        """Know the socket of an answer while it is read."""
+        # http.client: the response's buffer, its raw reader, and the socket of that.
+        held = getattr(getattr(getattr(getattr(response, "_fp", None), "fp", None), "raw", None), "_sock", None)
+        if held is None:
+            yield
+            return
+        self.keep(held)
+        try:
+            yield
+        finally:
+            self.drop(held)
+
+    def keep(self, held: socket.socket) -> None:
+        """Know a socket until it is dropped."""
+        with self._lock:
+            self._held.add(held)
+        self.check(held)
+
+    def drop(self, held: socket.socket) -> None:
+        """Know a socket no more."""
+        with self._lock:
+            self._held.discard(held)
+
+    def add(self, connection: HTTPConnection) -> None:
+        """Know a connection as long as it exists."""
+        with self._lock:
+            self._connections.add(connection)
+
+    def abort(self) -> None:
+        """Shut all sockets down, and those that are opened from now on."""
+        with self._lock:
+            self._aborted = True
+            found = {connection.sock for connection in self._connections if connection.sock is not None} | self._held
+        for one in found:
+            _shut(one)
+
+    def check(self, held: Any) -> None:  # noqa: ANN401 - a plain or TLS socket
+        """Shut a socket down that was opened after the abort."""
+        if self._aborted and held is not None:
+            _shut(held)
+
+
+def _shut(held: Any) -> None:  # noqa: ANN401 - a plain or TLS socket
+    with suppress(OSError, ValueError):
+        held.shutdown(socket.SHUT_RDWR)
+
+
+def _pool_classes(sockets: Sockets) -> dict[str, type[HTTPConnectionPool]]:
+    """Return pools whose connections are known to `sockets`, by scheme."""
+
+    class Plain(HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            sockets.add(self)
+            sockets.check(self.sock)
+
+    class Secure(HTTPSConnection):
+        def _new_conn(self) -> socket.socket:
+            made = super()._new_conn()
+            # The handshake takes the socket over before the connection has it; a duplicate ends both.
+            self._handshaking = made.dup()
+            sockets.keep(self._handshaking)
+            return made
+
+        def connect(self) -> None:
+            self._handshaking: socket.socket | None = None
+            try:
+                super().connect()
+            finally:
+                if self._handshaking is not None:
+                    sockets.drop(self._handshaking)
+                    self._handshaking.close()
+            sockets.add(self)
+            sockets.check(self.sock)
+
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}
