@@ -237,7 +237,7 @@ def test_changes_flip_the_readiness_of_members() -> None:
     unready = [c for c in changed[0]["status"]["conditions"] if c["status"] == "False"]
     assert [c["type"] for c in unready] == ["ContainersReady", "Ready"]
     assert not set(fields(changed)) - set(fields(decoded(Cluster(SIZE), "pods"))) - recorded("pods")
-    for _ in range(50):
+    for _ in range(10):
         cluster.changes(12, 3)
     sent = sum(
         "'type': 'Ready', 'observedGeneration': 1, 'status': 'True'" in str(pod) for pod in decoded(cluster, "pods")
@@ -294,7 +294,7 @@ def test_pages_whole_lists_and_streams_hold_the_same(server: ClusterServer, plur
     assert orjson.loads(whole)["items"] == objects
     assert orjson.loads(whole)["kind"] == f"{kind.kind}List"
     assert [orjson.loads(item) for item in split(whole)] == objects
-    assert [item for page in pages(server, plural, 7) for item in page["items"]] == objects
+    assert [item for page in pages(server, plural, 90) for item in page["items"]] == objects
     *added, end = islice(watch(server, plural, **STREAM), len(objects) + 1)
     assert all(one["type"] == "ADDED" for one in added)
     assert [one["object"] for one in added] == [
@@ -432,8 +432,8 @@ def test_goals_that_are_reached() -> None:
     """Each row of the table, with its ratio."""
     lines = table(RESULTS)
     assert [line[2] for line in lines] == [
-        "1.40 x", "1/7", "1/71", "3.00 x", "1/286", "3.00 x", "1/24", "6.7", "3,000", "1/60", "512", "1.00 x", "0 lists",
-        "1",
+        "1.40 x", "1/7", "1/71", "3.00 x", "1/286", "3.00 x", "1/24", "6.7", "3,000", "1/60", "512", "1.00 x",
+        "0 lists", "1",
     ]  # fmt: skip
     assert {line[3] for line in lines} == {"reached"}
     assert len(rows(RESULTS)) == 9
