@@ -14,10 +14,10 @@ from typing import Any
 import orjson
 import pytest
 from datadog_checks.base.stubs.aggregator import AggregatorStub
-from lab.replay import CAPTURES, Answer, Recording, ReplayServer
 
 from datadog_checks.kueue_gang import KueueGangCheck
 from datadog_checks.kueue_gang.sources.reflector import Timing
+from lab.replay import CAPTURES, Answer, Recording, ReplayServer
 from tests.sent import PREFIX, Sent, run
 
 PARTIAL = Recording.open(CAPTURES / "4-kueue-partial.tar.xz", "t1")
@@ -43,7 +43,7 @@ def instance(server: ReplayServer, **options: object) -> dict[str, Any]:
 
 
 def test_one_run_sends_objects_and_scrape(aggregator: AggregatorStub) -> None:
-    """A healthy run sends what comes from the objects and what is scraped, and no service check but the built-in one."""
+    """A healthy run sends what comes from objects and what is scraped, and no service check but the built-in one."""
     with ReplayServer(PARTIAL) as server:
         _, report = run(instance(server))
     assert report == ""
@@ -157,7 +157,7 @@ def test_forbidden_resource(aggregator: AggregatorStub, source: str) -> None:
 
 
 def test_forbidden_pod_groups_leave_their_gangs_unknown(aggregator: AggregatorStub) -> None:
-    """Pods whose PodGroups cannot be read are no orphans; their gangs are counted as unobservable, idle GPUs unknown."""
+    """Pods whose PodGroups cannot be read are no orphans; their gangs are unobservable, their idle GPUs unknown."""
     with ReplayServer(MIXED, [(POD_GROUPS, 403)]) as server:
         run(instance(server))
     sent = Sent(aggregator)
@@ -260,7 +260,7 @@ def test_unreadable_pod_group_makes_no_orphan(aggregator: AggregatorStub) -> Non
 
 
 @pytest.mark.parametrize("answer", ["html", "empty", "garbage", Answer(200, b"[]"), Answer(200, b'{"items": 5}')])
-def test_answer_that_is_no_list(aggregator: AggregatorStub, answer: object) -> None:
+def test_answer_that_is_no_list(aggregator: AggregatorStub, answer: str | Answer) -> None:
     """An answer that is no list makes its source invalid and says so; it is never an empty list."""
     with ReplayServer(MIXED, [("/api/v1/pods", answer)]) as server:
         check, _ = run(instance(server))

@@ -14,7 +14,9 @@ from datadog_checks.kueue_gang.sources.pages import list_items, list_metadata
 from lab.replay import CAPTURES, Recording, moments
 
 #: Texts that look like the places where a page is cut.
-TRAPS = st.sampled_from(['},{"metadata":{', '"items":[', '],"kind":"PodList","metadata":{}}', "]}", "\\", '"', "\u2028", "a"])
+TRAPS = st.sampled_from(
+    ['},{"metadata":{', '"items":[', '],"kind":"PodList","metadata":{}}', "]}", "\\", '"', "\u2028", "a"]
+)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | TRAPS,
     lambda inner: (
@@ -52,10 +54,12 @@ def test_items_of_any_list(form, items):
     assert list_metadata(body)["continue"] == "abc"
 
 
-@pytest.mark.parametrize("body", [b"", b"null", b"[]", b'"items":[', b'{"items":5}', b"{}", b"<html>", b'{"items":[{]}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"null", b"[]", b'"items":[', b'{"items":5}', b"{}", b"<html>", b'{"items":[{]}']
+)
 def test_no_list(body):
     """What is no JSON object with a list of items is refused, never an empty list."""
-    with pytest.raises(ValueError, match=""):
+    with pytest.raises(ValueError, match=r"JSON|char"):
         list(list_items(body))
 
 
@@ -68,7 +72,7 @@ def test_a_list_without_items_is_empty():
 def test_a_page_that_was_cut_is_refused(cut):
     """Half a page gives an error, not half of its items as if they were all."""
     body = head_first([{"metadata": {"name": f"p{n}"}} for n in range(50)], {"resourceVersion": "1"})
-    with pytest.raises(ValueError, match=""):
+    with pytest.raises(ValueError, match=r"JSON|char"):
         list(list_items(body[: int(len(body) * cut)]))
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from datadog_checks.base.stubs.aggregator import AggregatorStub
-from lab.replay import CAPTURES, Recording, ReplayServer, moments
 
+from lab.replay import CAPTURES, Recording, ReplayServer, moments
 from tests.sent import Sent, run
 
 #: What a Permit waiter can look like.
@@ -59,7 +59,9 @@ def test_truth(aggregator: AggregatorStub, archive: str, moment: str, with_sched
     sent, truth = Sent(aggregator), recording.truth
     for gang in truth["gangs"]:
         _compare(sent, gang, exact=with_scheduler or gang.get("truth_source") != "scheduler log")
-    expected = {(gang["namespace"], gang.get("job", gang["name"])) for gang in truth["gangs"] if gang["state"] != "finished"}
+    expected = {
+        (gang["namespace"], gang.get("job", gang["name"])) for gang in truth["gangs"] if gang["state"] != "finished"
+    }
     assert {(one.tags["kube_namespace"], one.tags["gang"]) for one in sent.series["gang.state_seconds"]} == expected
     _compare_cluster(sent, truth["cluster"])
 

@@ -3,12 +3,12 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """Every metric that the check sends, in one table.
 
-The code asks this table for the name, metadata.csv and the tables in the docs are made from it, and the tests hold what is
-sent against it. A metric that is not here cannot be sent.
+The code asks this table for the name, metadata.csv and the tables in the docs are made from it, and the tests hold what
+is sent against it. A metric that is not here cannot be sent.
 
 Each metric is a custom metric and is billed by its series, so a series is sent while its value is not zero. `zero` says
-what happens after: `tail`, it is sent as 0 for `zero_tail_seconds`, so that monitors recover, and then no more; `always`, it
-is sent also as 0; `never`, it just ends (ages, counts and cross products would lie or cost too much).
+what happens after: `tail`, it is sent as 0 for `zero_tail_seconds`, so that monitors recover, and then no more;
+`always`, it is sent also as 0; `never`, it just ends (ages, counts and cross products would lie or cost too much).
 """
 
 from dataclasses import dataclass
@@ -178,7 +178,13 @@ _LOCAL_QUEUE_ROWS = (
     ("resource_reservation", "gauge", "", (*_LQ, "kueue_resource_flavor", "resource"), "Reserved quota."),
     ("resource_usage", "gauge", "", (*_LQ, "kueue_resource_flavor", "resource"), "Used quota."),
     ("status", "gauge", "", (*_LQ, "active"), "1 for the status that a LocalQueue has."),
-    ("unadmitted_workloads", "gauge", "", (*_LQ, *_CQ, "reason", "underlying_cause"), "Workloads that wait, by reason."),
+    (
+        "unadmitted_workloads",
+        "gauge",
+        "",
+        (*_LQ, *_CQ, "reason", "underlying_cause"),
+        "Workloads that wait, by reason.",
+    ),
 )
 
 
@@ -191,8 +197,6 @@ LOCAL_QUEUE_FAMILIES = _families("kueue_local_queue_", _LOCAL_QUEUE_ROWS)
 
 OWN: dict[str, Metric] = {metric.name: metric for metric in (*_GANGS, *_ONE_GANG, *_GPUS, *_SELF, *_SCHEDULER)}
 SCRAPED: dict[str, Metric] = {
-    metric.name: metric
-    for family in (*CLUSTER_QUEUE_FAMILIES, *LOCAL_QUEUE_FAMILIES)
-    for metric in family.metrics()
+    metric.name: metric for family in (*CLUSTER_QUEUE_FAMILIES, *LOCAL_QUEUE_FAMILIES) for metric in family.metrics()
 }
 ALL = {**OWN, **SCRAPED}

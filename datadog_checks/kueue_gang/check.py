@@ -109,7 +109,7 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
                 Api(self._connection, log=self.log),
                 settings.wanted_resources(rules),
                 self.log,
-                watch=getattr(config, "sync", "watch") != "list",
+                watch=config.sync != "list",
                 named_engines=rules.gang_engines or frozenset(),
                 scheduler=self._scheduler(),
                 timing=self.TIMING,

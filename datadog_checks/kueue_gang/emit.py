@@ -3,9 +3,9 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """From the picture to metrics: the only place that submits.
 
-`samples` is pure: it lists what a picture says, without zeros. `Emitter` adds the zeros that monitors need to recover and
-hands everything to the Agent. What a zero means matters: a series whose source lapsed is not zero but unknown, so no
-zero is sent while something that was read before cannot be read now.
+`samples` is pure: it lists what a picture says, without zeros. `Emitter` adds the zeros that monitors need to recover
+and hands everything to the Agent. What a zero means matters: a series whose source lapsed is not zero but unknown, so
+no zero is sent while something that was read before cannot be read now.
 """
 
 import math

@@ -276,7 +276,11 @@ def _reduce(obj: Json, reduce: dict[str, Any], refused: Counter[str]) -> Any:
 def _check(seen: Seen) -> None:
     """Look at all that a picture tells: amounts are whole and not negative, moments are numbers, tags are texts."""
     picture = seen.picture
-    amounts: list[Any] = [*picture.gpus.allocated.values(), *picture.gpus.idle.values(), *picture.gpus.reserved.values()]
+    amounts: list[Any] = [
+        *picture.gpus.allocated.values(),
+        *picture.gpus.idle.values(),
+        *picture.gpus.reserved.values(),
+    ]
     moments: list[Any] = [*seen.memory.attention.values()]
     tags: list[Any] = []
     for view in picture.gangs:

@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # The reader (head, less) has seen enough; what is left in the buffer must not fail at exit.
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         return 0
 
 
@@ -48,7 +48,9 @@ def _parser() -> argparse.ArgumentParser:
     one = where.add_mutually_exclusive_group()
     one.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig to use")
     one.add_argument("--url", help="plain URL of an API server, such as that of `kubectl proxy`")
-    one.add_argument("--from", dest="folder", type=Path, metavar="DIR", help="folder of recorded lists (pods.json, ...)")
+    one.add_argument(
+        "--from", dest="folder", type=Path, metavar="DIR", help="folder of recorded lists (pods.json, ...)"
+    )
     where.add_argument("--context", help="context of the kubeconfig")
     where.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="for each request (default 10)")
     what = command.add_argument_group("what is shown")

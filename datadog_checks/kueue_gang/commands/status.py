@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from datadog_checks.kueue_gang import settings
-from datadog_checks.kueue_gang.derive.members import UP
 from datadog_checks.kueue_gang.derive.deriver import Deriver
+from datadog_checks.kueue_gang.derive.members import UP
 from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Picture
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.states import STATES_SENT
@@ -189,7 +189,9 @@ def _gpu_lines(picture: Picture, paint: Callable[[str, str], str]) -> list[str]:
     for resource in resources:
         uses = {use: _sum(picture.gpus.allocated, resource, use) for use in ("busy", "idle", "other")}
         totals = (picture.nodes or {}).get(resource)
-        told = [f"{sum(uses.values())} allocated ({uses['busy']} busy, {uses['idle']} idle, {uses['other']} of no gang)"]
+        told = [
+            f"{sum(uses.values())} allocated ({uses['busy']} busy, {uses['idle']} idle, {uses['other']} of no gang)"
+        ]
         if totals:
             told.insert(0, f"{totals.allocatable} allocatable")
             told.append(f"{totals.free} free" if picture.free_known else "free not known")
@@ -230,7 +232,9 @@ def as_json(picture: Picture, reading: Reading) -> str:
                     "unhealthy": totals.unhealthy,
                     "schedulable": totals.schedulable,
                     "free": totals.free if picture.free_known else None,
-                    "allocated": {use: _sum(picture.gpus.allocated, resource, use) for use in ("busy", "idle", "other")},
+                    "allocated": {
+                        use: _sum(picture.gpus.allocated, resource, use) for use in ("busy", "idle", "other")
+                    },
                 }
                 for resource, totals in sorted((picture.nodes or {}).items())
             },
@@ -277,5 +281,3 @@ def _gang_json(gang: GangView, now: float) -> dict[str, object]:
 
 def _none(value: str) -> str | None:
     return None if value == NONE else value
-
-

@@ -149,6 +149,10 @@ def instance_skip_proxy():
     return False
 
 
+def instance_sync():
+    return "watch"
+
+
 def instance_tag_by_endpoint():
     return False
 

@@ -172,6 +172,7 @@ class InstanceConfig(BaseModel):
     service: Optional[str] = None
     share_labels: Optional[MappingProxyType[str, Union[bool, ShareLabels]]] = None
     skip_proxy: Optional[bool] = None
+    sync: Optional[Literal["watch", "list"]] = None
     tag_by_endpoint: Optional[bool] = None
     tags: Optional[tuple[str, ...]] = None
     telemetry: Optional[bool] = None

@@ -473,6 +473,7 @@ instance_exclude_namespaces = _rule("exclude_namespaces", _list_of(_namespace, m
 instance_gang_engines = _rule("gang_engines", _list_of(_engine, meaning_of_none="to use all that the cluster serves"))
 instance_kueue_gang_kinds = _rule("kueue_gang_kinds", _list_of(_job_kind, meaning_of_none="to use the built-in kinds"))
 instance_implicit_gangs = _rule("implicit_gangs", _one_of("known", "none"))
+instance_sync = _rule("sync", _one_of("watch", "list"))
 instance_include_cpu_gangs = _rule("include_cpu_gangs", _boolean)
 instance_gpu_resources = _rule("gpu_resources", _list_of(_gpu_resource, meaning_of_none="to use the default"))
 instance_tolerated_taints = _rule("tolerated_taints", _list_of(_taint, meaning_of_none="where no taint is meant"))

@@ -12,6 +12,6 @@
 * `transitions`: what is remembered from one picture to the next.
 * `picture`: all of it together.
 
-The rules are those of the gang model (docs/model.md). Three laws stand over all: count pods, not promises; unknown is not
-zero; never call a working GPU idle.
+The rules are those of the gang model (docs/model.md). Three laws stand over all: count pods, not promises; unknown is
+not zero; never call a working GPU idle.
 """

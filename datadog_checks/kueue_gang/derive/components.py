@@ -3,9 +3,10 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """Which pods and objects can influence each other: the components of a cluster.
 
-A pod belongs to a gang because it names an object of its namespace, or because both name the same thing. So what shares a
-name in a namespace is in one component, and what is in different components has nothing to do with each other. One
-component is usually one job: its pods, its PodGroup, its Workload. When something in it changes, only it is derived anew.
+A pod belongs to a gang because it names an object of its namespace, or because both name the same thing. So what shares
+a name in a namespace is in one component, and what is in different components has nothing to do with each other. One
+component is usually one job: its pods, its PodGroup, its Workload. When something in it changes, only it is derived
+anew.
 
 Components only grow together; when the name that joined two of them is gone they stay one, which costs time and changes
 no answer. An empty component is forgotten.
@@ -30,8 +31,8 @@ _SHARDS = 64
 class Component:
     """Pods and objects of a namespace that share names, and what was derived of them.
 
-    `found` are its gangs, `classes` the classes of each gang's members before Permit waiters were settled, `settled` after,
-    with whether the scheduler's count settled them.
+    `found` are its gangs, `classes` the classes of each gang's members before Permit waiters were settled, `settled`
+    after, with whether the scheduler's count settled them.
     """
 
     namespace: str

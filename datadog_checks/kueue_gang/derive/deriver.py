@@ -3,13 +3,13 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """From changes of facts to the next picture, at the cost of what changed.
 
-`Deriver` holds the components of the cluster and what was derived of each. `apply` takes the facts that changed since the
-last call, marks the components that they touch, and derives these anew; everything else stays as it is. What crosses
-components is handled apart: the GPUs and tolerations of nodes are kept as sums (`gpus.NodeLedger`), and Permit waiters are
-settled over all components that have some.
+`Deriver` holds the components of the cluster and what was derived of each. `apply` takes the facts that changed since
+the last call, marks the components that they touch, and derives these anew; everything else stays as it is. What
+crosses components is handled apart: the GPUs and tolerations of nodes are kept as sums (`gpus.NodeLedger`), and Permit
+waiters are settled over all components that have some.
 
-`derive` is the same for one reading of a whole cluster: everything has changed. A full derivation and a series of changes
-give the same picture, which the tests hold for any series.
+`derive` is the same for one reading of a whole cluster: everything has changed. A full derivation and a series of
+changes give the same picture, which the tests hold for any series.
 """
 
 from collections import Counter
@@ -210,10 +210,10 @@ class Deriver:
             for queue in (old, new):
                 if queue:
                     key = queue.namespace, queue.name
-                    before = self._queues.pop(key, None)
+                    route = self._queues.pop(key, None)
                     if queue is new:
                         self._queues[key] = queue.cluster_queue
-                        rerouted |= before != queue.cluster_queue
+                        rerouted |= route != queue.cluster_queue
                     else:
                         rerouted |= new is None
         read = "nodes" not in changes.unread

@@ -3,9 +3,9 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """From the pods and objects of one component to what is told of its gangs.
 
-A component is what can influence each other through names (see `components`): usually one job with its pods, its PodGroup
-and its Workload. `sort` finds its gangs and the class of each member; `draw` makes the views once it is settled which
-members wait in Permit, which takes the whole cluster (see `permit`).
+A component is what can influence each other through names (see `components`): usually one job with its pods, its
+PodGroup and its Workload. `sort` finds its gangs and the class of each member; `draw` makes the views once it is
+settled which members wait in Permit, which takes the whole cluster (see `permit`).
 
 Everything is a function of the facts and of the time. `Drawn.until` tells when the time alone will change something.
 """
@@ -42,8 +42,8 @@ class Context:
     """What a component is seen against.
 
     `nodes` is None where they were not read; `unreadable_nodes` exist and could not be understood. `queues` maps
-    (namespace, LocalQueue) to its ClusterQueue. `schedulers` are the names known to serve gangs, `workloads_known` is False where Kueue is there and its Workloads
-    were not read.
+    (namespace, LocalQueue) to its ClusterQueue. `schedulers` are the names known to serve gangs, `workloads_known` is
+    False where Kueue is there and its Workloads were not read.
     """
 
     rules: Rules
@@ -64,8 +64,8 @@ class Context:
 class Drawn:
     """What is told of a component.
 
-    `hidden` counts its gangs by the schedulers of members that may hide a Permit wait; whether they do depends on whether
-    these schedulers leave traces. `until` is when the time alone changes something.
+    `hidden` counts its gangs by the schedulers of members that may hide a Permit wait; whether they do depends on
+    whether these schedulers leave traces. `until` is when the time alone changes something.
     """
 
     views: tuple[GangView, ...] = ()
@@ -198,7 +198,9 @@ class _Drawing:
             if name not in HOLDING or not pod.spec.gpus:
                 continue
             self._change_at(pod.deletion)
-            situation = gpu.Situation(state, gang.orphan, complete, name == "lost" or self._lost_and_terminating(pod, name))
+            situation = gpu.Situation(
+                state, gang.orphan, complete, name == "lost" or self._lost_and_terminating(pod, name)
+            )
             gpu.add(allocated, pod.spec.gpus)
             if self._account(pod, situation, queue):
                 gpu.add(idle, pod.spec.gpus)
@@ -284,4 +286,3 @@ class _Drawing:
             newest = max((pod.created for pod in shape.pods(HOLDING)), default=newest)
         if newest is not None:
             self.complete[key] = newest
-

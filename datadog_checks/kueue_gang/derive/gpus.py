@@ -5,8 +5,8 @@
 
 A GPU is allocated from the moment its pod has a node until the pod is terminal or gone: a pod that pulls its image or
 terminates holds it too. Each allocated GPU is in one bucket (`bucket`), so allocated = busy + idle + other. Whoever is
-called idle is held by pods that cannot work: the rest of their gang is not there. A pod of no gang is `other`: this check
-knows nothing of its work.
+called idle is held by pods that cannot work: the rest of their gang is not there. A pod of no gang is `other`: this
+check knows nothing of its work.
 
 Figures are kept by resource and never added over resources: a MIG slice is no GPU.
 """
@@ -67,7 +67,7 @@ def bucket(pod: Pod, situation: Situation, now: float) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class NodeTotals:
-    """GPU units of one resource on all nodes, each node once; `free` is what is not allocated on nodes that take pods."""
+    """GPU units of one resource on all nodes, each node once; `free`: not allocated, on nodes that take pods."""
 
     capacity: int = 0
     allocatable: int = 0
@@ -83,11 +83,11 @@ _Part = tuple[int, int, int, int, int]
 class NodeLedger:
     """What the nodes have, and what the pods on them hold, kept as sums while nodes and pods come and go.
 
-    A node takes pods when it is Ready, not cordoned, and each repelling taint on it is tolerated: by the user's option, by
-    a flavor that selects the node, or by any live pod that asks for a GPU resource of the node (somebody uses nodes like
-    it). The taint keyed by the GPU resource itself always is: the ExtendedResourceToleration admission plugin tolerates it
-    for every pod that asks. Taints of the node controller never are, and a toleration without a key proves nothing: such
-    pods (DaemonSets) tolerate broken nodes too.
+    A node takes pods when it is Ready, not cordoned, and each repelling taint on it is tolerated: by the user's option,
+    by a flavor that selects the node, or by any live pod that asks for a GPU resource of the node (somebody uses nodes
+    like it). The taint keyed by the GPU resource itself always is: the ExtendedResourceToleration admission plugin
+    tolerates it for every pod that asks. Taints of the node controller never are, and a toleration without a key proves
+    nothing: such pods (DaemonSets) tolerate broken nodes too.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -238,7 +238,9 @@ def add(amounts: dict[str, int], units: Iterable[tuple[str, int]], times: int = 
         amounts[resource] = amounts.get(resource, 0) + amount * times
 
 
-def requested(pods: list[Pod], needs: Iterable[tuple[int, tuple[tuple[str, int], ...]]], required: int) -> dict[str, int]:
+def requested(
+    pods: list[Pod], needs: Iterable[tuple[int, tuple[tuple[str, int], ...]]], required: int
+) -> dict[str, int]:
     """Return the GPUs of the required members.
 
     Args:
@@ -246,8 +248,8 @@ def requested(pods: list[Pod], needs: Iterable[tuple[int, tuple[tuple[str, int],
         needs: (required, request of one pod) of each podset, where templates tell the request.
         required: the members required in all.
 
-    A gang without templates is told by its members: the largest `required` of them, and as many of the commonest request
-    as are not there.
+    A gang without templates is told by its members: the largest `required` of them, and as many of the commonest
+    request as are not there.
 
     """
     amounts: dict[str, int] = {}

@@ -3,9 +3,9 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """The class of a member pod, from the pod and its node alone.
 
-A pod that waits in the Permit phase of kube-scheduler leaves one trace in the API: it has no node, and the scheduler has
-written the node that it chose in nominatedNodeName (Kubernetes 1.35 and later). Preemption writes the same field, and a
-rejected pod may keep it, so the text of the last failure decides:
+A pod that waits in the Permit phase of kube-scheduler leaves one trace in the API: it has no node, and the scheduler
+has written the node that it chose in nominatedNodeName (Kubernetes 1.35 and later). Preemption writes the same field,
+and a rejected pod may keep it, so the text of the last failure decides:
 
 * a failure that clears the nomination (`preemption: 0/N nodes`) or comes before one (PreFilter) is older than a
   nomination that is there: the pod waits now;
@@ -46,8 +46,8 @@ _FAMILIES = {
     "backoff": r"[pP]odGroup \S+ failed recently|last failed in \S+, deny",
     "min_resources": r"resource gap: ",
     "podgroup_missing": r"PodGroup not found|can not find pod group",
-    "native": r"waiting for minCount pods from a gang|asked to wait and no plugin rejected pod|pod group is unschedulable"
-    r"|\d+ placements are available|minCount \(\d+\) cannot be satisfied",
+    "native": r"waiting for minCount pods from a gang|asked to wait and no plugin rejected pod"
+    r"|pod group is unschedulable|\d+ placements are available|minCount \(\d+\) cannot be satisfied",
     "native_preempting": r"pod group is waiting for preemption to complete",
     "victims_going": r"not eligible due to a terminating pod on the nominated node",
     "preemption_refused": r"not eligible due to preemptionPolicy=Never",
@@ -128,13 +128,15 @@ _UNBOUND: tuple[tuple[str, Callable[[Pod, bool, bool, Families], bool]], ...] = 
     ("nominated", lambda _pod, nominated, failed, found: nominated and failed and _by_preemption(found)),
     (
         "waiting_permit",
-        lambda _pod, nominated, failed, found: nominated
-        and (not failed or bool(found & _OLDER_THAN_NOMINATION and not found & PERMIT_REJECTION)),
+        lambda _pod, nominated, failed, found: (
+            nominated and (not failed or bool(found & _OLDER_THAN_NOMINATION and not found & PERMIT_REJECTION))
+        ),
     ),
     (
         "waiting_possible",
-        lambda _pod, nominated, _failed, found: bool(found & PERMIT_REJECTION)
-        or (nominated and "preemption_refused" in found),
+        lambda _pod, nominated, _failed, found: (
+            bool(found & PERMIT_REJECTION) or (nominated and "preemption_refused" in found)
+        ),
     ),
     ("rejected", lambda _pod, _nominated, _failed, found: bool(found & _GROUP)),
     ("unschedulable", lambda _pod, _nominated, failed, _found: failed),

@@ -60,8 +60,8 @@ class Gang:
     """A gang with its members, terminal ones included, before anything is said about its state.
 
     `unobservable` is the reason why nothing can be said: its source is down (`source_down`), its object unreadable, its
-    minimum unknown.
-    `identity` is set where the name alone does not tell it from another gang. `size` is the number of pods that the job runs, which may be more than it needs; None where it is not known.
+    minimum unknown. `identity` is set where the name alone does not tell it from another gang. `size` is the number of
+    pods that the job runs, which may be more than it needs; None where it is not known.
     """
 
     engine: str
@@ -313,7 +313,7 @@ class _Sorting:
             gang.members.append(pod)
         return bool(name)
 
-    # --- all -----------------------------------------------------------------------------------------------------------
+    # --- all ---------------------------------------------------------------------------------------------------------
 
     def _outsider(self, pod: Pod, workload: Workload | None, *, names_gone: bool) -> None:
         if pod.spec.gpus:
@@ -371,7 +371,7 @@ def _owner_name(workload: Workload, pods: Iterable[Pod] = ()) -> str:
 
 
 def _owner_labels(ties: Ties) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield (kinds, name) of the owners that a pod's labels name, the outermost first (Kueue's table of integrations)."""
+    """Yield (kinds, name) of the owners that a pod's labels name, the outermost first, as Kueue knows them."""
     yield ("JobSet", "TrainJob"), ties.jobset
     yield ("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob"), ties.kubeflow_job
     yield ("LeaderWorkerSet",), f"{ties.lws}-{ties.lws_index}" if ties.lws else ""
@@ -396,7 +396,9 @@ def _not_serving(_workload: Workload, pods: list[Pod], _job: Job | None) -> bool
 
 def _fixed_size(workload: Workload, pods: list[Pod], _job: Job | None) -> bool:
     """Tell that a Ray cluster does not resize itself: KubeRay adds its autoscaler to the head pod."""
-    return not (any(podset.ray_autoscaler for podset in workload.podsets) or any(pod.spec.ray_autoscaler for pod in pods))
+    return not (
+        any(podset.ray_autoscaler for podset in workload.podsets) or any(pod.spec.ray_autoscaler for pod in pods)
+    )
 
 
 _CONDITIONS_OF_KINDS: dict[str, Callable[[Workload, list[Pod], Job | None], bool]] = {

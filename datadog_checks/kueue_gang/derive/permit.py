@@ -3,11 +3,14 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """Which possible Permit waiters wait for certain.
 
-After a rejection the API cannot tell a pod that waits again from one that does not (see `members`). Two facts settle it:
+After a rejection the API cannot tell a pod that waits again from one that does not (see `members`). Two facts settle
+it:
 
-* Room. A pod that waits is assumed on a node and fits there beside the other waiters. A possible waiter whose node has no
+* Room. A pod that waits is assumed on a node and fits there beside the other waiters. A possible waiter whose node has
+  no
   room (or, where it names none, for which no node has) does not wait.
-* The scheduler's count of waiting pods (`facts.cluster.SchedulerCount`). It has no gang label, so it settles gangs where
+* The scheduler's count of waiting pods (`facts.cluster.SchedulerCount`). It has no gang label, so it settles gangs
+  where
   the sums allow one reading only: all of them wait, none does, or just one gang is in doubt.
 
 What stays in doubt stays `waiting_possible`.

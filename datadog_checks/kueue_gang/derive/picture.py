@@ -63,8 +63,9 @@ class GangView:
 class Gpus:
     """GPU units that pods hold or that are reserved for them.
 
-    `allocated` is by (queue, resource, gpu_use), `idle` by (queue, resource, idle_reason), `reserved` by (queue, resource).
-    `unknown` counts by resource the GPUs of gangs whose source is down: how many of these are idle is not known.
+    `allocated` is by (queue, resource, gpu_use), `idle` by (queue, resource, idle_reason), `reserved` by (queue,
+    resource). `unknown` counts by resource the GPUs of gangs whose source is down: how many of these are idle is not
+    known.
     """
 
     allocated: Counter[tuple[Queue, str, str]] = field(default_factory=Counter)
@@ -132,8 +133,8 @@ class Summary:
 class Picture:
     """All gangs and GPUs at `now`.
 
-    `nodes` is None where the nodes were not read; `free_known` and `pods_known` say what is complete. `unobservable` counts
-    gangs by (signal, reason).
+    `nodes` is None where the nodes were not read; `free_known` and `pods_known` say what is complete. `unobservable`
+    counts gangs by (signal, reason).
     """
 
     now: float

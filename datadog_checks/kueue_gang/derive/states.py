@@ -3,12 +3,12 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """The state of a gang and its clock, from the classes of its members.
 
-`STATES` is the table: the first test that holds names the state. Every test that compares members with what is required is
-made for each podset, and the gang meets it when each podset does.
+`STATES` is the table: the first test that holds names the state. Every test that compares members with what is required
+is made for each podset, and the gang meets it when each podset does.
 
 Gangs flap between states every few seconds, so a state has no clock of its own. There are few clocks, each shared by
-states that are one situation (`CLOCKS`), and all start at a time that the API holds: a check that was restarted or moved
-gives the same age.
+states that are one situation (`CLOCKS`), and all start at a time that the API holds: a check that was restarted or
+moved gives the same age.
 """
 
 from collections import Counter, defaultdict
@@ -179,9 +179,10 @@ def _degraded(shape: Shape) -> bool:
 
 
 def _pods_ready(shape: Shape) -> bool | None:
-    """Return what the Workload's PodsReady proves: True and WaitForRecovery yes, WaitForStart no, anything else nothing.
+    """Return what the Workload's PodsReady proves of an earlier completeness, None for nothing.
 
-    A condition that is older than the present admission speaks of the one before.
+    True and WaitForRecovery prove it, WaitForStart disproves it, and False alone says neither. A condition that is
+    older than the present admission speaks of the one before.
     """
     workload = shape.gang.workload
     found = workload.conditions.get("PodsReady") if workload else None
@@ -239,7 +240,8 @@ def state_of(shape: Shape) -> str | None:
     return next(name for name, test in STATES if test(shape))
 
 
-# --- clocks ------------------------------------------------------------------------------------------------------------
+# --- clocks
+# ------------------------------------------------------------------------------------------------------------
 
 
 def deletion_began(pod: Pod) -> float:

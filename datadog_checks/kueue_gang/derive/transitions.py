@@ -5,8 +5,8 @@
 
 Nothing here is needed for a right answer in the end, since it is made anew from API times: a check that was restarted
 gives the same states and ages. It only remembers what the API forgets: which pods it saw as a complete gang (the newest
-creation among them tells), and when a gang last needed attention. Each is one time a gang; `STILL` stands for the time of
-the last picture, so that a gang in which nothing changes costs nothing.
+creation among them tells), and when a gang last needed attention. Each is one time a gang; `STILL` stands for the time
+of the last picture, so that a gang in which nothing changes costs nothing.
 """
 
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ ATTENTION_AFTER = 900.0
 class Memory:
     """What is remembered at the time of a picture, `at`.
 
-    `complete` is the creation of the newest member that held GPUs when a gang was last seen complete, `attention` when it
-    last needed attention.
+    `complete` is the creation of the newest member that held GPUs when a gang was last seen complete, `attention` when
+    it last needed attention.
     """
 
     at: float = 0.0

@@ -27,8 +27,8 @@ NOT_INSTALLED = "not_installed"
 class SchedulerCount:
     """The gang scheduler's own count of Permit waits, for the pods of its profiles (schedulerNames).
 
-    `waiting` is None where the count is no answer: a standby, counters that moved while the pods were read, or a process
-    that also places native gangs (it counts too many).
+    `waiting` is None where the count is no answer: a standby, counters that moved while the pods were read, or a
+    process that also places native gangs (it counts too many).
     """
 
     waiting: int | None

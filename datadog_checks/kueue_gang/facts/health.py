@@ -13,8 +13,8 @@ class SourceHealth:
     """One source after one run.
 
     `reason` is `ok`, or why it could not be read: forbidden, unauthorized, not_installed, unreachable, stale, invalid.
-    `age` is the number of seconds since it was last read whole, None where it never was. `objects` counts what it holds,
-    `resyncs` how often it was read anew in this run, `bad` the objects that could not be understood.
+    `age` is the number of seconds since it was last read whole, None where it never was. `objects` counts what it
+    holds, `resyncs` how often it was read anew in this run, `bad` the objects that could not be understood.
     """
 
     source: str

@@ -38,9 +38,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node. `capacity` and `allocatable` are GPU units by resource, zeros kept: 0 of 8 is a device plugin that is down.
+    """A node.
 
-    `labels` is None for nodes without GPUs: no rule asks for them.
+    `capacity` and `allocatable` are GPU units by resource, zeros kept: 0 of 8 is a device plugin that is down. `labels`
+    is None for nodes without GPUs: no rule asks for them.
     """
 
     name: str

@@ -4,8 +4,8 @@
 """Pods: where they are, what they ask for, and which gang they name.
 
 A pod is split in three records. `Pod` holds what differs from pod to pod. `PodSpec` holds what the pods of one template
-share, and `Ties` what the pods of one job share: every way in which a pod can name a group it belongs to. The latter two
-are made once and referred to, since a gang has up to thousands of equal pods.
+share, and `Ties` what the pods of one job share: every way in which a pod can name a group it belongs to. The latter
+two are made once and referred to, since a gang has up to thousands of equal pods.
 
 Pods that neither ask for a GPU nor name a group are not kept, save those that run a kube-scheduler: the image tag of
 that one tells whether Permit waits can be seen (they can from Kubernetes 1.35 on, facts of KEP-5278).
@@ -52,13 +52,12 @@ _TIES = frozenset(
     {
         "batch.kubernetes.io/job-name", "job-name", "batch.kubernetes.io/controller-uid", "controller-uid",
         "jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/jobset-uid", "jobset.sigs.k8s.io/replicatedjob-name",
-        "jobset.sigs.k8s.io/job-index", "jobset.sigs.k8s.io/replicatedjob-replicas",
-        "kueue.x-k8s.io/workload", "kueue.x-k8s.io/workload-slice-name", "kueue.x-k8s.io/prebuilt-workload-name",
-        "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-serving", "kueue.x-k8s.io/podset",
-        "kueue.x-k8s.io/role-hash",
-        "training.kubeflow.org/job-name", "training.kubeflow.org/replica-type",
-        "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/size",
-        "ray.io/originated-from-cr-name", "ray.io/cluster", "ray.io/group",
+        "jobset.sigs.k8s.io/job-index", "jobset.sigs.k8s.io/replicatedjob-replicas", "kueue.x-k8s.io/workload",
+        "kueue.x-k8s.io/workload-slice-name", "kueue.x-k8s.io/prebuilt-workload-name", "kueue.x-k8s.io/pod-group-name",
+        "kueue.x-k8s.io/pod-group-serving", "kueue.x-k8s.io/podset", "kueue.x-k8s.io/role-hash",
+        "training.kubeflow.org/job-name", "training.kubeflow.org/replica-type", "leaderworkerset.sigs.k8s.io/name",
+        "leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/size", "ray.io/originated-from-cr-name",
+        "ray.io/cluster", "ray.io/group",
     }
 ).union(*(engine.keys for engine in ENGINES))  # fmt: skip
 #: The rank of a pod. Its presence tells that pods have ranks; its value differs from pod to pod and is not needed.
@@ -80,7 +79,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
-    """What pods of one template share: effective GPU units, schedulerName, tolerations, the sign of Ray's autoscaler."""
+    """What pods of one template share: effective GPU units, schedulerName, tolerations, signs of Ray and elasticity."""
 
     gpus: Units
     scheduler: str
@@ -94,8 +93,9 @@ class Ties:
     """Every group that a pod names; empty strings where it names none.
 
     `pod_groups` holds (engine, PodGroup name) pairs. `run` tells one run of a job from the next one of the same name.
-    `names` are all of them, each once. `jobset_job` is the index of the pod's Job in its ReplicatedJob and `replicas` the number of such Jobs;
-    `group_size` the size that a LeaderWorkerSet states. `serving` marks the pod groups of serving workloads.
+    `names` are all of them, each once. `jobset_job` is the index of the pod's Job in its ReplicatedJob and `replicas`
+    the number of such Jobs; `group_size` the size that a LeaderWorkerSet states. `serving` marks the pod groups of
+    serving workloads.
     """
 
     pod_groups: tuple[tuple[str, str], ...]
@@ -144,12 +144,12 @@ class Pod:
     """One pod; times in seconds since the epoch.
 
     `node` is empty while the pod is unbound. `deletion` is metadata.deletionTimestamp, which Kubernetes writes as the
-    END of the grace; `deletion_grace` seconds before it the deletion began. `nominated_at` is when nominatedNodeName was
-    last set. `failure` is the text of the last scheduling failure, None where there was none (a gated pod that was never
-    tried has none). `bound_at` is when PodScheduled turned True, `ready_since` the last transition of Ready, `started`
-    when the kubelet took the pod. `failing`: a main container waits after a failure, or has ended with one. `labels` holds
-    the labels that the user wants as tags, `scheduler_version` is (schedulerName, Kubernetes minor) of a pod that runs a
-    scheduler.
+    END of the grace; `deletion_grace` seconds before it the deletion began. `nominated_at` is when nominatedNodeName
+    was last set. `failure` is the text of the last scheduling failure, None where there was none (a gated pod that was
+    never tried has none). `bound_at` is when PodScheduled turned True, `ready_since` the last transition of Ready,
+    `started` when the kubelet took the pod. `failing`: a main container waits after a failure, or has ended with one.
+    `labels` holds the labels that the user wants as tags, `scheduler_version` is (schedulerName, Kubernetes minor) of a
+    pod that runs a scheduler.
     """
 
     namespace: str

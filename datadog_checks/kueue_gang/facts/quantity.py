@@ -3,9 +3,9 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """Kubernetes quantities and GPU resources.
 
-A quantity is a decimal number with a decimal SI (`k`, `M`), binary (`Ki`, `Mi`) or exponent suffix; `m` is a thousandth.
-Source: apimachinery, pkg/api/resource/quantity.go. Extended resources such as GPUs are whole units: `8`, `8000m` and `8e0`
-are eight, and `500m` is malformed.
+A quantity is a decimal number with a decimal SI (`k`, `M`), binary (`Ki`, `Mi`) or exponent suffix; `m` is a
+thousandth. Source: apimachinery, pkg/api/resource/quantity.go. Extended resources such as GPUs are whole units: `8`,
+`8000m` and `8e0` are eight, and `500m` is malformed.
 
 Which resources are GPUs is the user's choice, by glob; `gpu.intel.com/*_monitoring` never is: it gives access to the
 counters of all cards of a node and reserves none.
@@ -22,7 +22,9 @@ _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|(Ki|Mi|Gi
 _POWERS_OF_1000 = {"n": -3, "u": -2, "m": -1, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _SUFFIXES = {
     **{suffix: Decimal(1000) ** power for suffix, power in _POWERS_OF_1000.items()},
-    **{suffix + "i": Decimal(1024) ** power for suffix, power in _POWERS_OF_1000.items() if power > 0 and suffix != "k"},
+    **{
+        suffix + "i": Decimal(1024) ** power for suffix, power in _POWERS_OF_1000.items() if power > 0 and suffix != "k"
+    },
     "Ki": Decimal(1024),
 }
 _MAX_DIGITS = 64

@@ -165,7 +165,8 @@ def resource_flavor(obj: Json) -> ResourceFlavor:
         name=name,
         node_labels=strings(spec, "nodeLabels"),
         taints=tuple(
-            Taint(text(taint, "key"), text(taint, "value"), text(taint, "effect")) for taint in items(spec, "nodeTaints")
+            Taint(text(taint, "key"), text(taint, "value"), text(taint, "effect"))
+            for taint in items(spec, "nodeTaints")
         ),
         tolerations=tolerations(spec),
         topology=text(spec, "topologyName"),

@@ -3,9 +3,10 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """What a kube-scheduler tells of itself in its Prometheus metrics.
 
-It has no gauge of the pods that wait in Permit. But each wait is counted when it begins (the extension point Permit that
-answered Wait) and when it ends (permit_wait_duration, all results), in every release from 1.18 on; the difference is the
-number that waits now. A family that is absent counts 0. A standby has the profiles of its leader and no attempts.
+It has no gauge of the pods that wait in Permit. But each wait is counted when it begins (the extension point Permit
+that answered Wait) and when it ends (permit_wait_duration, all results), in every release from 1.18 on; the difference
+is the number that waits now. A family that is absent counts 0. A standby has the profiles of its leader and no
+attempts.
 """
 
 from collections.abc import Mapping

@@ -8,7 +8,8 @@ A Topology lists node label keys, widest level first. An assignment says how man
 * v1beta1 lists domains: `{levels: [...], domains: [{values: [one per level], count: n}]}`.
 * v1beta2 packs them in slices, each `{domainCount, valuesPerLevel: [...], podCounts}`. A level's values are `universal`
   (the same for all domains of the slice) or `individual` with an optional prefix and suffix around each root; a root
-  may be the empty string (`worker`, `worker2` share the prefix `worker`). Slices come in rank order, several since 0.19.
+  may be the empty string (`worker`, `worker2` share the prefix `worker`). Slices come in rank order, several since
+  0.19.
 
 Where the lowest level is the hostname, Kueue stores that level only; wider ones must be looked up on the nodes. Source:
 apis/kueue/v1beta2/workload_types.go, pkg/util/tas.
@@ -41,7 +42,9 @@ class Assignment:
 def topology(obj: Json) -> Topology:
     """Read a Topology."""
     _, _, name = identity(obj)
-    return Topology(name=name, levels=tuple(text(level, "nodeLabel") for level in items(mapping(obj, "spec"), "levels")))
+    return Topology(
+        name=name, levels=tuple(text(level, "nodeLabel") for level in items(mapping(obj, "spec"), "levels"))
+    )
 
 
 def assignment(obj: Json) -> Assignment | None:

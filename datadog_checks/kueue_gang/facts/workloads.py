@@ -6,8 +6,8 @@
 v1beta1 and v1beta2 differ for a reader in three places: the priority class (`spec.priorityClassName`, later
 `spec.priorityClassRef`), the form of the topology assignment (see `topology`), and a misspelt field that is not read.
 
-Finished Workloads stay in the cluster for ever by default, 5 to 30 KB each; only their name is kept, for a pod may still
-name one. Of a pod template only what the model asks for is kept: GPUs, the scheduler, the PodGroup that it names.
+Finished Workloads stay in the cluster for ever by default, 5 to 30 KB each; only their name is kept, for a pod may
+still name one. Of a pod template only what the model asks for is kept: GPUs, the scheduler, the PodGroup that it names.
 """
 
 from collections.abc import Callable
@@ -30,8 +30,8 @@ from datadog_checks.kueue_gang.facts.fields import (
     text,
     wanted_labels,
 )
-from datadog_checks.kueue_gang.facts.pods import ELASTIC_GATE, RAY_AUTOSCALER
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES
+from datadog_checks.kueue_gang.facts.pods import ELASTIC_GATE, RAY_AUTOSCALER
 from datadog_checks.kueue_gang.facts.quantity import GpuResources, Units, pod_units
 from datadog_checks.kueue_gang.facts.topology import Assignment, assignment
 
@@ -185,7 +185,9 @@ def _podset(podset: Json, assigned: dict[str, Json], reclaimed: dict[str, int], 
         assigned=(size if granted is None else granted) if given else None,
         reclaimed=reclaimed.get(name, 0),
         gpus=pod_units(pod_spec, gpus),
-        pod_groups=tuple((engine.name, tie) for engine in ENGINES if (tie := engine.tie(labels, annotations, pod_spec))),
+        pod_groups=tuple(
+            (engine.name, tie) for engine in ENGINES if (tie := engine.tie(labels, annotations, pod_spec))
+        ),
         ray_autoscaler=any(item.get("name") == RAY_AUTOSCALER for item in items(pod_spec, "containers")),
         elastic=any(item.get("name") == ELASTIC_GATE for item in items(pod_spec, "schedulingGates")),
         assignment=assignment(mapping(given, "topologyAssignment")),

@@ -321,6 +321,7 @@ def _has(served: Versions, version: str, plural: str) -> bool:
 
 
 def reduced(resource: Resource, item: object) -> object | None:
+    """Return the fact of an object, None for one that is of no use. Raises one of MALFORMED."""
     if not isinstance(item, dict):
         msg = f"{type(item).__name__} instead of an object"
         raise TypeError(msg)

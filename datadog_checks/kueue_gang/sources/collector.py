@@ -4,11 +4,11 @@
 """One reading of everything: what changed in each resource, and the gang scheduler's own count.
 
 Each source stands alone. One that cannot be read is named with its reason and costs what depends on it, never the run.
-The first reading waits for the first lists, for at most `FIRST_WAIT` seconds, since other checks wait for the same runner;
-what is not there by then is told as stale and comes later.
+The first reading waits for the first lists, for at most `FIRST_WAIT` seconds, since other checks wait for the same
+runner; what is not there by then is told as stale and comes later.
 
-The scheduler is read before and after the pods are taken; its count of Permit waits is used only where it did not move in
-between.
+The scheduler is read before and after the pods are taken; its count of Permit waits is used only where it did not move
+in between.
 """
 
 import threading

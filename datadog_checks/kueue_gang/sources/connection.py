@@ -240,9 +240,10 @@ def _log_in(config_path: str | None, context: str | None, target: Target) -> _Lo
     try:
         if config_path or context:
             # persist_config would write renewed tokens into a file that is not ours.
-            config.load_kube_config(config_path, context, configuration, persist_config=False)
+            load = config.load_kube_config
+            load(config_path, context, configuration, persist_config=False)  # type: ignore[no-untyped-call]
         else:
-            config.load_incluster_config(configuration)
+            config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
     except Exception as error:  # noqa: BLE001 - a kubeconfig can be wrong in any way
         msg = f"{target.name}: no configuration ({harmless(str(error) or type(error).__name__)})"
         advice = "run in a pod with a service account, or set kube_config_path or kube_api_url"

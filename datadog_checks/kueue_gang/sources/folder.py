@@ -4,9 +4,9 @@
 """A folder of recorded lists, read as if it were an API server.
 
 The folder holds the bytes of cluster-wide lists, in itself or in `objects/`, one file a resource: `pods.json`,
-`jobs.batch.json`, `podgroups.scheduling.x-k8s.io.json`, `workloads.kueue.x-k8s.io.v1beta2.json`. `kubectl get --raw` of a
-list path makes such a file. A resource without a file is not installed. The recording's moment is in `now.txt`
-(RFC 3339); without one it is when the newest file was written.
+`jobs.batch.json`, `podgroups.scheduling.x-k8s.io.json`, `workloads.kueue.x-k8s.io.v1beta2.json`. `kubectl get --raw` of
+a list path makes such a file. A resource without a file is not installed. The recording's moment is in `now.txt` (RFC
+3339); without one it is when the newest file was written.
 """
 
 import time
@@ -43,7 +43,7 @@ class FolderConnection(Connection):
         files = sorted(self._folder.glob("*.json"))
         if not (self._folder / "pods.json").is_file():
             msg = f"{FOLDER.name}: no pods.json in {folder}"
-            raise SourceError("invalid", msg, FOLDER.wrong)
+            raise SourceError("invalid", msg, FOLDER.wrong)  # noqa: EM101 - the reason, not the message
         self.clock_offset = _moment(folder / "now.txt", files) - clock()
 
     def read(self, path: str, query: Query = {}, *, accept: str = JSON) -> bytes:  # noqa: ARG002, B006 - never changed

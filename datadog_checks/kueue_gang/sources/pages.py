@@ -3,12 +3,12 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """From the bytes of lists and watches to objects, one at a time.
 
-Decoding a page of 500 objects at once piles up a quarter of a million containers, which the garbage collector walks again
-and again: measured, that takes four times as long as decoding the same objects one after the other, each dropped before
-the next. A watch has one object a line. A page of a list is one JSON text, so it is cut at the places where one item ends
-and the next begins, without parsing it: an API server writes compact JSON, in which each item of a list begins with the
-same bytes. Where such bytes stand inside an item too, the piece is no JSON and is taken together with the next one; where
-an item begins otherwise, the piece holds two. A page in any other form is decoded whole.
+Decoding a page of 500 objects at once piles up a quarter of a million containers, which the garbage collector walks
+again and again: measured, that takes four times as long as decoding the same objects one after the other, each dropped
+before the next. A watch has one object a line. A page of a list is one JSON text, so it is cut at the places where one
+item ends and the next begins, without parsing it: an API server writes compact JSON, in which each item of a list
+begins with the same bytes. Where such bytes stand inside an item too, the piece is no JSON and is taken together with
+the next one; where an item begins otherwise, the piece holds two. A page in any other form is decoded whole.
 """
 
 import re
@@ -71,7 +71,7 @@ def list_items(body: bytes) -> Iterator[Any]:
 
 
 def _piece(text: memoryview) -> list[Any] | None:
-    """Return the items in a piece of a list: one, or several where one begins in an unusual way; None for half of one."""
+    """Return the items in a piece of a list: one, several where one begins in an unusual way, None for a half."""
     try:
         return [orjson.loads(text)]
     except ValueError:

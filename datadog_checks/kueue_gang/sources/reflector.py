@@ -5,13 +5,13 @@
 
 Two threads share the work. The reader thread only moves bytes: it opens the list and the watch, cuts what comes into
 complete lines or pages, and puts them into a bounded feed. The run of the check takes what is there in one batch,
-decodes it object by object and reduces each to its fact. Decoding each event as it comes would cost five to seven times a
-batch; and a run needs no lock over facts, which nobody else touches.
+decodes it object by object and reduces each to its fact. Decoding each event as it comes would cost five to seven times
+a batch; and a run needs no lock over facts, which nobody else touches.
 
-How a list is read: as a stream (`sendInitialEvents`), one object a line, where the server has that; else in pages. A list
-that breaks replaces nothing: what was known stays, and ages. Then the watch: bookmarks keep its version fresh, and a
-stream that ends, or is silent for longer than it should last, goes on from its last version. When that version is too old
-(410) there is a new list. Where the server knows lists only, the resource is listed in each run.
+How a list is read: as a stream (`sendInitialEvents`), one object a line, where the server has that; else in pages. A
+list that breaks replaces nothing: what was known stays, and ages. Then the watch: bookmarks keep its version fresh, and
+a stream that ends, or is silent for longer than it should last, goes on from its last version. When that version is too
+old (410) there is a new list. Where the server knows lists only, the resource is listed in each run.
 
 What goes wrong is retried with a growing, jittered delay, or after the time that the server asks for.
 """
@@ -189,10 +189,7 @@ class _Reader:
         failures = 0
         while not self._stop.is_set():
             try:
-                if version is None:
-                    version = self._list()
-                else:
-                    version = self._watch(version)
+                version = self._list() if version is None else self._watch(version)
                 if self.polls:
                     return
                 failures = 0
@@ -217,7 +214,7 @@ class _Reader:
 
     def _backoff(self, failures: int, most: float | None = None) -> float:
         longest = min(most or self._timing.retry_most, self._timing.retry * 2 ** min(failures - 1, 16))
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
+        return float(longest * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
 
     def _delay(self, error: SourceError, failures: int) -> float:
         if error.retry_after is not None:
@@ -296,7 +293,7 @@ class _Reader:
 
     def _open(self, path: str, query: dict[str, str]) -> Any:  # noqa: ANN401 - a urllib3 response
         lasts = self._timing.watch * random.uniform(0.8, 1.0)  # noqa: S311 - jitter: not all streams end at once
-        full = {
+        full: dict[str, str | int] = {
             **self._resource.query,
             **query,
             "watch": "1",
@@ -366,7 +363,8 @@ class _Reader:
         if self._feed.put(Ended()):
             self._answered.wait()
         if self._resume is None and not self._stop.is_set():
-            raise SourceError("unreachable", f"{self._api.target.name}: the list broke", "it is tried again")
+            message = f"{self._api.target.name}: the list of {self._resource.plural} broke"
+            raise SourceError("unreachable", message, "it is tried again")  # noqa: EM101 - a reason, no message
         return self._resume
 
     def _no_stream(self, path: str, body: bytes) -> str | None:
@@ -502,10 +500,12 @@ class Reflector:
 
     # --- what comes from the reader ----------------------------------------------------------------------------------
 
-    def _begin(self, _item: Begin) -> None:
+    def take_begin(self, _item: Begin) -> None:
+        """Begin a list."""
         self._incoming = Listing()
 
-    def _page(self, item: Page) -> None:
+    def take_page(self, item: Page) -> None:
+        """Take a page of a list."""
         incoming = self._incoming
         if incoming is None:
             return
@@ -513,23 +513,26 @@ class Reflector:
             for obj in list_items(item.body):
                 incoming.take(self.resource, obj, self._log)
         except ValueError as error:
-            self._fail(Failed(invalid(self._api.target, self.resource.plural, f"no list ({error})")))
+            self.take_fail(Failed(invalid(self._api.target, self.resource.plural, f"no list ({error})")))
             return
         if item.last:
             self._commit()
 
-    def _lines(self, item: Lines) -> None:
+    def take_lines(self, item: Lines) -> None:
+        """Take events."""
         if self._synced:
             self._error = None
         for line in item.body.split(b"\n"):
             if line:
                 self._event(line)
 
-    def _ended(self, _item: Ended) -> None:
+    def take_ended(self, _item: Ended) -> None:
+        """Tell the reader whether the list that broke off was complete."""
         if self._reader:
             self._reader.answer(self._version if self._synced and self._incoming is None else None)
 
-    def _fail(self, item: Failed) -> None:
+    def take_fail(self, item: Failed) -> None:
+        """Remember why the source cannot be read; what is known stays, unless the resource is gone."""
         self._error = item.error
         self._fresh = True
         self._incoming = None
@@ -598,7 +601,7 @@ class Reflector:
         try:
             self._incoming = self._api.list(self.resource)
         except SourceError as error:
-            self._fail(Failed(error))
+            self.take_fail(Failed(error))
             return
         self._commit()
 
@@ -613,9 +616,9 @@ class Reflector:
 _STEPS: Final = {"ADDED": 1, "MODIFIED": 0, "DELETED": -1}
 
 _TAKE: Final[dict[type, Callable[[Reflector, Any], None]]] = {
-    Begin: Reflector._begin,
-    Page: Reflector._page,
-    Lines: Reflector._lines,
-    Ended: Reflector._ended,
-    Failed: Reflector._fail,
+    Begin: Reflector.take_begin,
+    Page: Reflector.take_page,
+    Lines: Reflector.take_lines,
+    Ended: Reflector.take_ended,
+    Failed: Reflector.take_fail,
 }

@@ -4,9 +4,9 @@
 """The open sockets of a connection, so that any thread can end what another one waits for.
 
 A reader may be in a handshake, wait for the head of an answer, or read a stream that lasts minutes. Neither urllib3 nor
-requests can interrupt that; shutting the socket down does, at once, and the reader gets an error as from a broken network.
-The sockets are found where urllib3 makes them: each connection of a pool tells when it connects, and an answer that has
-taken the socket over (Connection: close) tells while it is read.
+requests can interrupt that; shutting the socket down does, at once, and the reader gets an error as from a broken
+network. The sockets are found where urllib3 makes them: each connection of a pool tells when it connects, and an answer
+that has taken the socket over (Connection: close) tells while it is read.
 """
 
 import socket
@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakSet
 
 import urllib3
-from requests.adapters import HTTPAdapter
+from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.sessions import Session
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
@@ -46,11 +46,11 @@ class Sockets:
         """
         known: set[int] = set()
 
-        def mount(prefix: str, adapter: HTTPAdapter) -> None:
-            if session.adapters.get(prefix) is adapter and id(adapter) in known:
+        def mount(prefix: str | bytes, adapter: BaseAdapter) -> None:
+            if session.adapters.get(str(prefix)) is adapter and id(adapter) in known:
                 return
             known.add(id(adapter))
-            if isinstance(getattr(adapter, "poolmanager", None), urllib3.PoolManager):
+            if isinstance(adapter, HTTPAdapter):
                 self.track(adapter.poolmanager)
             Session.mount(session, prefix, adapter)
 
@@ -117,6 +117,8 @@ def _pool_classes(sockets: Sockets) -> dict[str, type[HTTPConnectionPool]]:
             sockets.check(self.sock)
 
     class Secure(HTTPSConnection):
+        _handshaking: socket.socket | None = None
+
         def _new_conn(self) -> socket.socket:
             made = super()._new_conn()
             # The handshake takes the socket over before the connection has it; a duplicate ends both.
@@ -125,7 +127,6 @@ def _pool_classes(sockets: Sockets) -> dict[str, type[HTTPConnectionPool]]:
             return made
 
         def connect(self) -> None:
-            self._handshaking: socket.socket | None = None
             try:
                 super().connect()
             finally:

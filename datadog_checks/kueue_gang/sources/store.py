@@ -3,8 +3,8 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """The facts of one resource, and what changed in them since they were last asked for.
 
-Facts are kept by namespace and name. A change is (fact before, fact now); an object that was written and still gives the
-same fact has not changed, which most writes do not: a node posts its status every few minutes, a pod is annotated.
+Facts are kept by namespace and name. A change is (fact before, fact now); an object that was written and still gives
+the same fact has not changed, which most writes do not: a node posts its status every few minutes, a pod is annotated.
 Objects that exist and cannot be understood are remembered by name.
 """
 
