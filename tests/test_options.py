@@ -185,7 +185,7 @@ def test_the_options_of_the_agent_still_work() -> None:
         ("kueue_metrics", "gangs", "gang"),
         ("kueue_metrics", False, None),
         ("implicit_gangs", "Known", "known"),
-        ("sync", "poll", "list"),
+        ("sync", "lists", "list"),
         ("per_gang_metrics", "attentive", "attention"),
         ("per_gang_metrics", ["all"], "all"),
     ],

@@ -56,7 +56,8 @@ _GANGS = (
 )  # fmt: skip
 
 _ONE_GANG = (
-    _gauge("gang.members", "", (*GANG_TAGS, "member_state"), "Members of one gang by class, and missing ones."),
+    _gauge("gang.members", "", (*GANG_TAGS, "member_state"), "Members of one gang by class, and missing ones.",
+           over="sum, not over missing"),
     _gauge("gang.required", "", GANG_TAGS, "Members that the gang needs, all podsets together.", zero="never"),
     _gauge("gang.state_seconds", "second", (*GANG_TAGS, "gang_state"),
            "The clock of the gang's state; one series a gang, so it also tells the state.", over="max", zero="never"),
@@ -76,7 +77,7 @@ _GPUS = (
            zero="always"),
     _gauge("gpus.allocated", "device", (*QUEUE_TAGS, GPU, "gpu_use"), "GPUs held by pods: busy, idle or of no gang."),
     _gauge("gpus.idle", "device", (*QUEUE_TAGS, GPU, "idle_reason"), "GPUs that are allocated and unable to work."),
-    _gauge("gpus.idle_total", "device", (GPU,), "The same in one series.", zero="always"),
+    _gauge("gpus.idle_total", "device", (GPU,), "GPUs that are allocated and unable to work, in one series.", zero="always"),
     _gauge("gpus.reserved", "device", (*QUEUE_TAGS, GPU), "GPUs held in the scheduler for certain Permit waiters."),
 )  # fmt: skip
 
