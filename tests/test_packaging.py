@@ -124,7 +124,17 @@ def environment(python: str, folder: Path, *requirements: str) -> Path:
 def test_wheel_beside_the_pins_of_the_agent(wheel: Path, elsewhere: Path) -> None:
     """`datadog-agent integration install -w` runs pip with --no-index --no-deps in Python 3.13; that is enough."""
     python = environment(interpreter(13), elsewhere, *AGENT_PINS)
-    command = [python, "-m", "pip", "install", "-q", "--no-cache-dir", "--no-index", "--no-deps", wheel]
+    command: list[str | Path] = [
+        python,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-cache-dir",
+        "--no-index",
+        "--no-deps",
+        wheel,
+    ]
     subprocess.run(command, check=True)
     run_from(python, elsewhere)
 

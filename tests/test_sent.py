@@ -134,7 +134,7 @@ def test_rbac_allows_what_is_read_and_no_more(everything: tuple[AggregatorStub, 
     Discovery and /version need no rule: every authenticated client may read them (system:discovery).
     """
     _, requests = everything
-    asked = set()
+    asked: set[object] = set()
     for request in requests:
         parts = request.path.strip("/").split("/")
         if parts[-1] == "metrics":
@@ -144,7 +144,7 @@ def test_rbac_allows_what_is_read_and_no_more(everything: tuple[AggregatorStub, 
         elif parts[0] == "apis" and len(parts) == 4:
             asked.add((parts[1], parts[3]))
     documents = list(yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text()))
-    allowed = set()
+    allowed: set[object] = set()
     for rule in next(one for one in documents if one["kind"] == "ClusterRole")["rules"]:
         allowed |= {(group, name) for group in rule.get("apiGroups", []) for name in rule.get("resources", [])}
         allowed |= set(rule.get("nonResourceURLs", []))

@@ -77,7 +77,8 @@ _GPUS = (
            zero="always"),
     _gauge("gpus.allocated", "device", (*QUEUE_TAGS, GPU, "gpu_use"), "GPUs held by pods: busy, idle or of no gang."),
     _gauge("gpus.idle", "device", (*QUEUE_TAGS, GPU, "idle_reason"), "GPUs that are allocated and unable to work."),
-    _gauge("gpus.idle_total", "device", (GPU,), "GPUs that are allocated and unable to work, in one series.", zero="always"),
+    _gauge("gpus.idle_total", "device", (GPU,), "GPUs that are allocated and unable to work, in one series.",
+           zero="always"),
     _gauge("gpus.reserved", "device", (*QUEUE_TAGS, GPU), "GPUs held in the scheduler for certain Permit waiters."),
 )  # fmt: skip
 
