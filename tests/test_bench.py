@@ -23,7 +23,7 @@ from bench.measure import Steady
 from bench.objects import GPU, Json
 from bench.run import Reading, Results, rows, table
 from bench.server import ClusterServer, Control, event, framed, served
-from lab.replay import CAPTURES, Recording, _unpacked, moments
+from lab.recording import CAPTURES, Recording, moments, unpacked
 
 SIZE = SIZES["XS"]
 #: Plural -> name of the recorded lists.
@@ -346,7 +346,7 @@ def test_refusals(server: ClusterServer) -> None:
 
 def test_chunks_are_those_of_a_real_server() -> None:
     """A recorded list, taken apart and framed again, is the same on the wire."""
-    wire = _unpacked(CAPTURES / "watch.tar.xz")["errors/200-list-limit2-with-continue.http"].partition(b"\r\n\r\n")[2]
+    wire = unpacked(CAPTURES / "watch.tar.xz")["errors/200-list-limit2-with-continue.http"].partition(b"\r\n\r\n")[2]
     body, at = b"", 0
     while size := int(wire[at : wire.index(b"\r\n", at)], 16):
         at = wire.index(b"\r\n", at) + 2
@@ -360,7 +360,7 @@ def test_chunks_are_those_of_a_real_server() -> None:
 
 def test_events_are_those_of_a_real_server() -> None:
     """A recorded event, made again from its object as a list has it."""
-    files = _unpacked(CAPTURES / "watch.tar.xz")
+    files = unpacked(CAPTURES / "watch.tar.xz")
     line = files["pods.watch.jsonl"].splitlines(keepends=True)[0]
     one = orjson.loads(line)
     listed = orjson.dumps({key: one["object"][key] for key in ("metadata", "spec", "status")})

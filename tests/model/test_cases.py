@@ -137,6 +137,35 @@ def test_jobset_without_kueue_of_which_one_job_has_succeeded():
     assert (seen.busy, seen.idle) == (16, 0)
 
 
+def test_jobset_without_kueue_whose_jobs_are_seen_in_part():
+    """Jobs of one template have as many pods as the one of which most are seen: of two times two one is missing."""
+    pods = [of_jobset("js", job=index, replicas=2) for index in (0, 1, 1)]
+    seen = look(
+        *nodes(3), *[ready(f"w{index}", tie, f"n{index}") for index, tie in enumerate(pods)], unread=NOTHING_INSTALLED
+    )
+    gang = seen.gang("js")
+    assert (gang.state, gang.required, gang.missing) == ("partial", 4, 1)
+
+
+def test_jobset_without_kueue_of_two_roles():
+    """Each ReplicatedJob is a podset of its own: the workers are complete, the driver pulls its image. Starting."""
+    seen = look(
+        *nodes(3),
+        bound("driver", of_jobset("js", "driver"), "n0"),
+        *up(2, of_jobset("js", "workers"), first=1),
+        unread=NOTHING_INSTALLED,
+    )
+    gang = seen.gang("js")
+    assert (gang.state, gang.required) == ("starting", 3)
+
+
+def test_jobset_of_one_pod_without_kueue_is_no_gang():
+    """One Job of one pod requires 1: no gang; its GPUs are other."""
+    seen = look(node("n0"), ready("w0", of_jobset("js"), "n0"), unread=NOTHING_INSTALLED)
+    assert seen.names == set()
+    assert seen.other == 8
+
+
 def test_jobset_with_kueue():
     """The Workload of a JobSet makes the gang, and gives its queue and priority; the gang bears the job's name."""
     seen = look(
@@ -241,6 +270,13 @@ def test_lws_with_kueue(annotated: bool):
     assert seen.names == {("kueue", "team", "lws-0"), ("kueue", "team", "lws-1")}
     assert [seen.gang(f"lws-{index}").state for index in (0, 1)] == ["running", "running"]
     assert seen.gang("lws-0").owner_kind == "leaderworkerset"
+
+
+def test_lws_with_kueue_before_its_pods_exist():
+    """The index on the Workload names the gang before any pod does."""
+    index = {"kueue.x-k8s.io/component-workload-index": "7"}
+    seen = look(workload("lws-wl", ("LeaderWorkerSet", "lws"), podset(2), controls=False, annotations=index))
+    assert seen.gang("lws-7").state == "queued"
 
 
 @pytest.mark.parametrize("annotated", [True, False])
@@ -428,6 +464,16 @@ def test_two_slices_of_an_elastic_job_before_kueue_0_16():
     assert seen.names == {("kueue", "team", "el")}
 
 
+def test_slices_are_found_by_their_common_name_alone():
+    """A pod names the slices' common name; of those the one that is admitted takes it in, whatever it is called."""
+    annotations = {"kueue.x-k8s.io/workload-slice-name": "common"}
+    admitted = workload("wl-a", ("JobSet", "el"), podset(2, minimum=2), admitted=800, annotations=annotations)
+    waits = workload("wl-b", ("JobSet", "el"), podset(4, minimum=3), created=100, annotations=annotations)
+    seen = look(*nodes(2), admitted, waits, *up(2, of_slice("common")))
+    gang = seen.gang("el")
+    assert (gang.state, gang.required) == ("running", 2)
+
+
 def test_replaced_slice_is_finished():
     """The slice that was replaced is Finished: the job's gang is the slice that lives, with the pods of both."""
     annotations = {"kueue.x-k8s.io/workload-slice-name": "wl"}
@@ -518,6 +564,22 @@ def test_kueue_0_9_lws_group_by_the_labels_of_its_pods():
     wl = workload("lws-0-abcde", ("LeaderWorkerSet", "lws"), podset(2), controls=False, admitted=500, version="v1beta1")
     seen = look(*nodes(2), wl, *up(2, of_plain_group("lws-0-abcde") + of_lws("lws", 0, 2)))
     assert seen.gang("lws-0").state == "running"
+
+
+@pytest.mark.parametrize(
+    ("kind", "lead", "tie_of"),
+    [
+        pytest.param("JobSet", "driver", lambda role: of_jobset("js", role), id="ReplicatedJob"),
+        pytest.param("PyTorchJob", "master", lambda role: of_kubeflow("js", role), id="replica type"),
+        pytest.param("RayCluster", "head", lambda role: of_ray("js", role), id="Ray group"),
+    ],
+)
+def test_kueue_0_9_podsets_by_the_labels_of_the_job(kind: str, lead: str, tie_of: Any):
+    """Without Kueue's label the job's own label tells the podset: a surplus worker does not stand for the lead."""
+    wl = workload("wl", (kind, "js"), podset(1, lead), podset(2, "workers"), admitted=500, version="v1beta1")
+    seen = look(*nodes(3), wl, *up(3, tie_of("workers")))
+    gang = seen.gang("js")
+    assert (gang.state, gang.required, gang.missing) == ("partial", 3, 1)
 
 
 def test_kueue_0_9_does_not_take_the_pods_of_a_namesake_in_another_namespace():
@@ -693,6 +755,27 @@ def test_podgroup_and_workload_are_one_gang_before_pods_exist(engine: str):
     assert gang.requested == {GPU: 24}
 
 
+def test_podgroup_of_two_workloads():
+    """A job was made again under the same PodGroup: the Workload that is admitted tells queue and admission."""
+    seen = look(
+        pod_group("train", 2),
+        workload("wl-a", ("JobSet", "js"), podset(2, tie=TRAIN), created=900, admitted=500, queue="first"),
+        workload("wl-b", ("JobSet", "js"), podset(2, tie=TRAIN), created=100, queue="second"),
+    )
+    gang = seen.gang("train")
+    assert (gang.state, gang.queue.local_queue) == ("pending", "first")
+
+
+def test_podgroup_gang_whose_workload_is_finished():
+    """A finished Workload is a finished gang, whatever its pods do: left out, and what they hold is other.
+
+    An MPIJob leaves its workers running when it is over, unless told to clean them up.
+    """
+    seen = look(*nodes(2), pod_group("train", 2), jobset_workload(podset(2), finished=60), *up(2, TRAIN + IN_WL))
+    assert seen.names == set()
+    assert (seen.busy, seen.idle, seen.other) == (0, 0, 16)
+
+
 def test_podgroup_of_one_inside_a_gang_workload():
     """A PodGroup that requires 1 is no gang: the pods are those of the Workload's gang."""
     seen = look(
@@ -724,6 +807,7 @@ def test_jobset_in_a_podgroup_is_one_gang():
     """Pods of a JobSet that are in a PodGroup are the PodGroup's gang, not one of engine `job` as well."""
     seen = look(*nodes(2), pod_group("train", 2), *up(2, TRAIN + of_jobset("js", replicas=2)))
     assert seen.names == {("coscheduling", "team", "train")}
+    assert seen.gang("train").owner_kind == "jobset"
 
 
 def test_more_members_than_the_podgroup_requires():
@@ -975,6 +1059,9 @@ def test_unhealthy_gpus():
     totals = seen.picture.nodes[GPU]
     assert (totals.capacity, totals.allocatable, totals.unhealthy) == (16, 6, 10)
     assert (totals.schedulable, totals.free) == (6, 6)
+    healthy = look(node("n0")).picture.nodes
+    assert healthy is not None
+    assert healthy[GPU].unhealthy == 0
 
 
 @pytest.mark.parametrize(
@@ -1045,11 +1132,28 @@ def test_pool_taint_is_tolerated_by(whose: str, tolerated: Json, able: bool):
         pytest.param(
             succeeded("over", LONE, "n0", spec={"tolerations": [toleration("pool", "train")]}), id="pod that is over"
         ),
+        pytest.param(
+            failed("over", LONE, "n0", spec={"tolerations": [toleration("pool", "train")]}), id="pod that has failed"
+        ),
+        pytest.param(
+            flavor("f", {"pool": "train", "zone": "a"}, [toleration("pool", "train")]), id="flavor that asks for more"
+        ),
     ],
 )
 def test_pool_taint_is_not_tolerated_by(unproving: Json):
     """What has nothing to do with the node's GPUs does not prove that it takes pods."""
     assert look(node("n0", labels={"pool": "train"}, taints=[POOL]), unproving).free() == 0
+
+
+def test_flavor_without_labels_selects_every_node():
+    """A ResourceFlavor that names no label is for all nodes."""
+    assert look(node("n0", taints=[POOL]), flavor("f", {}, [toleration("pool", "train")])).free() == 8
+
+
+def test_every_taint_must_be_tolerated():
+    """A tolerated pool under maintenance takes no pods."""
+    tolerant = new("any", LONE, spec={"tolerations": [toleration("pool", "train")]})
+    assert look(node("n0", taints=[POOL, taint("maintenance")]), tolerant).free() == 0
 
 
 @pytest.mark.parametrize("key", ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"])
@@ -1106,6 +1210,13 @@ def test_unbound_pod_that_is_deleted_is_gone():
     assert classes(seen.gang("train")) == {"new": 1, "missing": 1}
 
 
+def test_pod_that_failed_without_a_node_is_failed():
+    """The phase is asked first: a pod that failed before it had a node stays a failed member while it is deleted."""
+    rejected = new("w0", TRAIN, status={"phase": "Failed", "reason": "NodeAffinity"})
+    seen = look(node("n0"), pod_group("train", 2), terminating(rejected), new("w1", TRAIN))
+    assert classes(seen.gang("train")) == {"failed": 1, "new": 1, "missing": 1}
+
+
 CONTAINER_STATES = [
     pytest.param([{"waiting": {"reason": "CrashLoopBackOff"}}], "Never", True, id="waits after a crash"),
     pytest.param([{"terminated": {"exitCode": 1}}], "Never", True, id="ended with an error"),
@@ -1145,6 +1256,7 @@ def test_class_crashing_is_not_asked_before_it_runs():
         pytest.param([node("n0", ready_status="False", since=61)], "lost", id="not ready beyond the grace"),
         pytest.param([node("n0", ready_status="Unknown", since=61)], "lost", id="unknown beyond the grace"),
         pytest.param([node("n0", ready_status="False", since=59)], "ready", id="not ready within the grace"),
+        pytest.param([node("n0", ready_status="False", since=60)], "ready", id="not ready for just the grace"),
         pytest.param([node("n0", ready_status="")], "ready", id="no condition is no proof"),
         pytest.param([node("n0", cordoned=True)], "ready", id="cordoned"),
     ],
@@ -1303,7 +1415,9 @@ def test_class_gated_with_a_nomination():
 def test_class_of_a_scheduler_error():
     """An internal error of the scheduler is a PodScheduled=False like others."""
     text = 'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded'
-    assert class_of(unscheduled("w0", TRAIN, text, reason="SchedulerError"), node("n0")) == "unschedulable"
+    for nominated in ("", "n0"):
+        member = unscheduled("w0", TRAIN, text, nominated, reason="SchedulerError")
+        assert class_of(member, node("n0")) == "unschedulable"
 
 
 def test_nomination_on_a_bound_pod_is_nothing():
@@ -1377,6 +1491,18 @@ def test_no_room_anywhere():
     assert classes(seen.gang("train")) == {"rejected": 1, "waiting_possible": 1}
 
 
+def test_no_room_for_one_of_two_resources():
+    """A node has room for a waiter when it has room for every resource that it asks for."""
+    mig = "nvidia.com/mig-1g.10gb"
+    seen = look(
+        node("n0", {GPU: 8, mig: 1}),
+        pod_group("train", 2),
+        possible("w0", TRAIN, "n0", gpus={GPU: 1, mig: 2}),
+        possible("w1", TRAIN, gpus={GPU: 1, mig: 2}),
+    )
+    assert classes(seen.gang("train")) == {"rejected": 2}
+
+
 def test_refused_preemption_without_room_is_unschedulable():
     """A leftover nomination beside preemptionPolicy=Never: without it the text is a filter failure like any other."""
     seen = look(
@@ -1425,6 +1551,7 @@ def test_the_scheduler_counts(count: int | None, expected: dict, state: str, res
     assert classes(gang) == expected
     assert gang.state == state
     assert gang.reserved == ({GPU: reserved} if reserved else {})
+    assert sum(seen.picture.gpus.reserved.values()) == reserved
     assert seen.unobservable("permit") == ({"ambiguous": 1} if "waiting_possible" in expected else {})
 
 
@@ -1468,6 +1595,19 @@ def test_the_scheduler_counts_two_gangs(count: int, expected: str):
     )
     assert classes(seen.gang("a")) == {expected: 2}
     assert classes(seen.gang("b")) == {expected: 2}
+
+
+def test_the_scheduler_counts_those_with_a_nomination_first():
+    """One of two waits: the one that has a nomination is the likelier, and tells since when."""
+    seen = look(
+        *nodes(2),
+        pod_group("train", 2),
+        possible("w0", TRAIN),
+        possible("w1", TRAIN, "n1", nominated_at=35),
+        scheduler=counted(1),
+    )
+    assert classes(seen.gang("train")) == {"waiting_permit": 1, "rejected": 1}
+    assert seen.gang("train").permit_oldest == ago(35)
 
 
 def test_the_scheduler_counts_unequal_members():
@@ -1654,6 +1794,17 @@ def test_permit_is_no_question_of_gangs_that_are_placed_or_gated():
     assert seen.unobservable("permit") == {}
 
 
+@pytest.mark.parametrize("text", ["", NO_GPU, SIBLINGS])
+@pytest.mark.parametrize("engine", ["coscheduling", "kubernetes"])
+def test_permit_is_unobservable_for_any_member_that_may_wait_unseen(engine: str, text: str):
+    """New, turned away or unschedulable: before 1.35 each may wait in Permit right now, in a gang of either scheduler."""
+    native = engine == "kubernetes"
+    tie = of_native("train") if native else TRAIN
+    members = [unscheduled(f"w{index}", tie, text) if text else new(f"w{index}", tie) for index in (0, 1)]
+    seen = look(node("n0"), native_group("train", 2) if native else pod_group("train", 2), *members)
+    assert seen.unobservable("permit") == {"no_trace": 1}
+
+
 def test_permit_is_no_question_of_kueue_gangs():
     """Kueue gates before the scheduler and knows no Permit."""
     seen = look(jobset_workload(podset(2)), *[new(f"w{index}", IN_WL) for index in (0, 1)])
@@ -1779,6 +1930,18 @@ def test_starting():
     seen = look(*nodes(3), pod_group("train", 3), *up(2, TRAIN), bound("w2", TRAIN, "n2"))
     assert seen.gang("train").state == "starting"
     assert seen.idle_by_reason() == {"starting": 24}
+
+
+def test_starting_with_a_member_that_crashes():
+    """A crashing member is placed, one pulls its image, and nothing shows that it was complete before: starting."""
+    seen = look(*nodes(2), pod_group("train", 2), crashing("w0", TRAIN, "n0"), bound("w1", TRAIN, "n1"))
+    assert seen.gang("train").state == "starting"
+
+
+def test_starting_with_a_member_on_a_lost_node():
+    """A member that never ran is placed on a node that is gone: all are placed. Starting."""
+    seen = look(*nodes(1), pod_group("train", 2), ready("w0", TRAIN, "n0"), bound("w1", TRAIN, "gone"))
+    assert seen.gang("train").state == "starting"
 
 
 def test_partial():
@@ -2129,6 +2292,12 @@ def test_gpus_requested_are_those_of_the_required_members():
     by_members = look(pod_group("train", 4), *[new(f"w{index}", TRAIN, gpus=2) for index in range(3)])
     assert by_members.gang("train").requested == {GPU: 8}
 
+    without_launcher = look(workload("wl", ("MPIJob", "mpi"), podset(1, "launcher", gpus=0), podset(2, "worker")))
+    assert without_launcher.gang("mpi").requested == {GPU: 16}
+
+    unequal = [new(f"w{index}", TRAIN, gpus=gpus) for index, gpus in enumerate((8, 2, 2))]
+    assert look(pod_group("train", 4), *unequal).gang("train").requested == {GPU: 14}
+
     surplus = look(pod_group("train", 2), *[new(f"w{index}", TRAIN, gpus=2) for index in range(3)])
     assert surplus.gang("train").requested == {GPU: 4}
 
@@ -2358,6 +2527,12 @@ def test_a_restarted_check_gives_the_same_clock():
             id="finishing for more than ten minutes",
         ),
         pytest.param(
+            [pod_group("train", 2), succeeded("s", TRAIN, "n1"), ready("w", TRAIN, "n0", since=600)],
+            "train",
+            False,
+            id="finishing for just ten minutes",
+        ),
+        pytest.param(
             [pod_group("train", 2), succeeded("s", TRAIN, "n1"), ready("w", TRAIN, "n0", since=500)],
             "train",
             False,
@@ -2445,6 +2620,27 @@ def test_unguarded_scheduler_name(known: str, scheduler: str, unguarded: tuple):
     assert seen.unobservable("guard") == {}
 
 
+def test_one_member_of_another_scheduler_is_unguarded():
+    """One member that the gang scheduler does not see is enough."""
+    seen = look(
+        *nodes(2),
+        pod_group("train", 2),
+        ready("w0", TRAIN, "n0", scheduler=GANG_SCHEDULER),
+        ready("w1", TRAIN, "n1"),
+        gang_schedulers=SERVED,
+    )
+    assert seen.gang("train").unguarded == ("scheduler_name",)
+
+
+def test_min_member_is_asked_of_podgroups_only():
+    """Kueue itself lets a reclaimed or elastic job require fewer members than it runs."""
+    reclaimed = look(*nodes(4), jobset_workload(podset(4, reclaimed=1)), *up(3, IN_WL))
+    assert reclaimed.gang("js").unguarded == ()
+    annotations = {"kueue.x-k8s.io/workload-slice-name": "wl"}
+    elastic = look(*nodes(4), jobset_workload(podset(4, minimum=2), annotations=annotations), *up(4, of_slice("wl")))
+    assert elastic.gang("js").unguarded == ()
+
+
 def test_scheduler_name_is_asked_of_coscheduling_only():
     """Kueue gates before any scheduler, and native groups are served by the default one."""
     seen = look(
@@ -2498,6 +2694,13 @@ def test_workloads_are_not_read():
     assert seen.unobservable("required") == {"forbidden": 1}
     assert seen.gang("train").state == "running"
     assert (seen.busy, seen.idle, seen.other) == (16, 0, 16)
+    assert set(seen.picture.gpus.unknown) == {GPU}
+
+
+def test_idle_is_known_while_all_is_read():
+    """Nothing is unknown of idle GPUs when the sources of all gangs are read, also where one object is unreadable."""
+    assert look(*nodes(2), pod_group("train", 2), *up(2, TRAIN)).picture.gpus.unknown.keys() == set()
+    assert look(*nodes(2), pod_group("train", -2), *up(2, TRAIN)).picture.gpus.unknown.keys() == set()
 
 
 def test_terminating_pod_while_workloads_are_not_read():
@@ -2635,7 +2838,7 @@ def test_gang_engines(engines: frozenset | None, expected: set):
     """`gang_engines` says what makes a gang; pods of what it leaves out are other."""
     seen = look(
         *nodes(6),
-        pod_group("train", 2),
+        pod_group("train", 2, min_gpus=16),
         *up(2, TRAIN),
         jobset_workload(podset(2)),
         *[ready(f"k{index}", IN_WL, f"n{index + 2}") for index in (0, 1)],

@@ -11,7 +11,7 @@ Everything is a function of the facts and of the time. `Drawn.until` tells when 
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from datadog_checks.kueue_gang.derive import gpus as gpu
@@ -25,6 +25,7 @@ from datadog_checks.kueue_gang.derive.states import FINISHED, UNPLACED, Shape, s
 from datadog_checks.kueue_gang.derive.transitions import ATTENTION_AFTER, STILL, Key, Memory
 from datadog_checks.kueue_gang.facts.nodes import Node
 from datadog_checks.kueue_gang.facts.pods import Pod
+from datadog_checks.kueue_gang.facts.quantity import Units
 from datadog_checks.kueue_gang.facts.workloads import Workload
 
 NEVER = float("inf")
@@ -95,8 +96,7 @@ def draw(found: Membership, settled: list[Candidate], context: Context, memory: 
     drawing = _Drawing(context, memory, now)
     for candidate in settled:
         drawing.gang(candidate)
-    for outsider in found.outsiders:
-        drawing.outsider(outsider)
+    drawing.outsiders(found.outsiders)
     return drawing.drawn()
 
 
@@ -120,18 +120,30 @@ class _Drawing:
         state = state_of(shape)
         for pod in gang.members:
             self._change_at(lost_at(self._node(pod), self.rules.grace) if pod.node else None)
-        if state != FINISHED:
+        if state == FINISHED:
+            # Left out; what its pods still hold is held by no gang.
+            self.outsiders(Outsider(pod, gang.workload, names_gone=False) for pod in gang.members if pod.spec.gpus)
+        else:
             self._remember(shape, state)
             self._tell(shape, state, counted_waits=candidate.counted)
 
-    def outsider(self, outsider: Outsider) -> None:
-        pod = outsider.pod
-        if gpu.holds(pod):
-            self._change_at(pod.deletion)
-            self._change_at(lost_at(self._node(pod), self.rules.grace))
+    def outsiders(self, found: Iterable[Outsider]) -> None:
+        alike: Counter[tuple[Queue, Units, gpu.Situation]] = Counter()
+        queues: dict[str, Queue] = {}
+        for pod, workload, names_gone in found:
+            if not gpu.holds(pod):
+                continue
+            name = workload.name if workload else ""
+            queue = queues.get(name)
+            if queue is None:
+                queue = queues[name] = self._queue(pod.namespace, NONE, workload)
             lost = self.context.is_lost(pod, self.now)
-            situation = gpu.Situation(None, outsider.names_gone, complete=False, lost=lost)
-            self._account(pod, situation, self._queue(pod.namespace, NONE, outsider.workload))
+            if not lost:
+                self._change_at(lost_at(self._node(pod), self.rules.grace))
+            situation = gpu.Situation(None, names_gone, complete=False, lost=lost, deletion=pod.deletion)
+            alike[queue, pod.spec.gpus, situation] += 1
+        for (queue, units, situation), number in alike.items():
+            self._account(queue.namespace, units, number, situation, queue)
 
     def _node(self, pod: Pod) -> Node | None:
         return self.context.nodes.get(pod.node) if self.context.nodes else None
@@ -194,34 +206,33 @@ class _Drawing:
         complete = state == "stopping" and shape.each(lambda tally: tally.could_run >= tally.required)
         allocated: dict[str, int] = {}
         idle: dict[str, int] = {}
+        # Most members of a gang are held alike: they are put into their bucket together.
+        alike: Counter[tuple[Units, float | None, bool]] = Counter()
         for pod, name in zip(gang.members, shape.classes, strict=True):
-            if name not in HOLDING or not pod.spec.gpus:
-                continue
-            self._change_at(pod.deletion)
-            situation = gpu.Situation(
-                state, gang.orphan, complete, name == "lost" or self._lost_and_terminating(pod, name)
-            )
-            gpu.add(allocated, pod.spec.gpus)
-            if self._account(pod, situation, queue):
-                gpu.add(idle, pod.spec.gpus)
+            if name in HOLDING and pod.spec.gpus:
+                lost = name == "lost" or (name == "terminating" and self.context.is_lost(pod, self.now))
+                alike[pod.spec.gpus, pod.deletion, lost] += 1
+        for (units, deletion, lost), number in alike.items():
+            situation = gpu.Situation(state, gang.orphan, complete, lost, deletion)
+            gpu.add(allocated, units, number)
+            if self._account(gang.namespace, units, number, situation, queue):
+                gpu.add(idle, units, number)
         if gang.source_down:
             self.result.gpus.unknown.update(allocated)
         return allocated, idle
 
-    def _lost_and_terminating(self, pod: Pod, name: str) -> bool:
-        return name == "terminating" and self.context.is_lost(pod, self.now)
-
-    def _account(self, pod: Pod, situation: gpu.Situation, queue: Queue) -> bool:
-        """Put a pod's GPUs into their bucket; tell whether it is idle."""
-        if self.rules.reports(pod.namespace):
-            use, reason = gpu.bucket(pod, situation, self.now)
+    def _account(self, namespace: str, units: Units, number: int, situation: gpu.Situation, queue: Queue) -> bool:
+        """Put the GPUs of some pods into their bucket; tell whether they are idle."""
+        self._change_at(situation.deletion)
+        if self.rules.reports(namespace):
+            use, reason = gpu.bucket(situation, self.now)
         else:
             # Pods of namespaces that are not reported hold GPUs all the same.
             queue, use, reason = Queue(NONE, NONE, NONE, NONE), gpu.OTHER, ""
-        for resource, amount in pod.spec.gpus:
-            self.result.gpus.allocated[queue, resource, use] += amount
+        for resource, amount in units:
+            self.result.gpus.allocated[queue, resource, use] += amount * number
             if reason:
-                self.result.gpus.idle[queue, resource, reason] += amount
+                self.result.gpus.idle[queue, resource, reason] += amount * number
         return use == gpu.IDLE
 
     def _requested(self, shape: Shape) -> dict[str, int]:

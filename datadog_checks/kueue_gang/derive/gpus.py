@@ -14,11 +14,11 @@ Figures are kept by resource and never added over resources: a MIG slice is no G
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.facts.nodes import Node, Taint
-from datadog_checks.kueue_gang.facts.pods import Pod, Toleration
-from datadog_checks.kueue_gang.facts.quantity import Units
+from datadog_checks.kueue_gang.facts.pods import Pod, PodSpec, Toleration
 from datadog_checks.kueue_gang.facts.queues import ResourceFlavor
 
 BUSY, IDLE, OTHER = "busy", "idle", "other"
@@ -35,23 +35,25 @@ def holds(pod: Pod) -> bool:
     return bool(pod.node) and pod.phase not in _TERMINAL
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(NamedTuple):
     """What decides the bucket of a pod that holds GPUs.
 
     `state` is its gang's, None for a pod of no gang or of one that cannot be judged. `names_gone`: it names a gang that
-    does not exist any more. `complete`: with its terminating members its gang would be complete.
+    does not exist any more. `complete`: with its terminating members its gang would be complete. `lost`: its node is.
+    `deletion` is the end of its deletion grace, None for a pod that is not deleted.
     """
 
     state: str | None
     names_gone: bool
     complete: bool
     lost: bool
+    deletion: float | None
 
 
-def bucket(pod: Pod, situation: Situation, now: float) -> tuple[str, str]:
-    """Return (gpu_use, idle_reason) of a pod that holds GPUs; the reason is empty unless idle. First match wins."""
-    if pod.deletion is not None and (now >= pod.deletion or situation.names_gone):
+def bucket(situation: Situation, now: float) -> tuple[str, str]:
+    """Return (gpu_use, idle_reason) of pods that hold GPUs; the reason is empty unless idle. First match wins."""
+    deletion = situation.deletion
+    if deletion is not None and (now >= deletion or situation.names_gone):
         return IDLE, "terminating"
     if situation.state in _IN_VAIN:
         return IDLE, str(situation.state)
@@ -96,8 +98,8 @@ class NodeLedger:
         self._nodes: dict[str, Node] = {}
         self._flavors: dict[str, ResourceFlavor] = {}
         self._allocated: dict[str, dict[str, int]] = {}
-        #: Live pods by what they ask for and tolerate.
-        self._asking: Counter[tuple[Units, tuple[Toleration, ...]]] = Counter()
+        #: Number of live pods by what they ask for and tolerate: these records are shared, their identity is enough.
+        self._asking: dict[int, tuple[PodSpec, int]] = {}
         self._totals: dict[str, NodeTotals] = {}
         self._having: Counter[str] = Counter()
         self._parts: dict[str, dict[str, _Part]] = {}
@@ -112,12 +114,19 @@ class NodeLedger:
         for pod, sign in ((old, -1), (new, 1)):
             if pod is None or not pod.spec.gpus or pod.phase in _TERMINAL:
                 continue
-            asking = pod.spec.gpus, pod.spec.tolerations
-            self._asking[asking] += sign
-            self._taints_stale |= self._asking[asking] == max(sign, 0)
+            self._ask(pod.spec, sign)
             if pod.node:
                 add(self._allocated.setdefault(pod.node, {}), pod.spec.gpus, sign)
                 self._stale.add(pod.node)
+
+    def _ask(self, spec: PodSpec, sign: int) -> None:
+        number = self._asking.get(id(spec), (spec, 0))[1] + sign
+        if number:
+            self._asking[id(spec)] = spec, number
+        else:
+            del self._asking[id(spec)]
+        # The first and the last pod of a kind change what is tolerated.
+        self._taints_stale |= number == max(sign, 0)
 
     def take_node(self, name: str, node: Node | None) -> None:
         """Take a node that came or changed, or None for one that went."""
@@ -168,10 +177,9 @@ class NodeLedger:
 
     def _tolerating(self) -> dict[str, set[Toleration]]:
         found: dict[str, set[Toleration]] = defaultdict(set)
-        for (units, tolerations), number in self._asking.items():
-            if number > 0:
-                for resource, _ in units:
-                    found[resource].update(tolerations)
+        for spec, _ in self._asking.values():
+            for resource, _ in spec.gpus:
+                found[resource].update(spec.tolerations)
         return found
 
     def _update(self, name: str, tolerating: Mapping[str, set[Toleration]]) -> None:
@@ -219,8 +227,8 @@ class NodeLedger:
 
 def selects(flavor: ResourceFlavor, node: Node) -> bool:
     """Tell whether a flavor's labels select a node."""
-    labels = node.labels or {}
-    return all(labels.get(key) == value for key, value in flavor.node_labels.items())
+    labels = node.labels
+    return labels is not None and all(labels.get(key) == value for key, value in flavor.node_labels.items())
 
 
 def _tolerated(taint: Taint, found: Iterable[Toleration]) -> bool:

@@ -20,6 +20,7 @@ A Workload is found by the annotation on the pod, then by the pod group's name, 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.members import is_gone
 from datadog_checks.kueue_gang.derive.rules import Rules
@@ -59,9 +60,10 @@ class Need:
 class Gang:
     """A gang with its members, terminal ones included, before anything is said about its state.
 
-    `unobservable` is the reason why nothing can be said: its source is down (`source_down`), its object unreadable, its
-    minimum unknown. `identity` is set where the name alone does not tell it from another gang. `size` is the number of
-    pods that the job runs, which may be more than it needs; None where it is not known.
+    `over` says that the Workload of all its live members is finished. `unobservable` is the reason why nothing can be
+    said: its source is down (`source_down`), its object unreadable, its minimum unknown. `identity` is set where the
+    name alone does not tell it from another gang. `size` is the number of pods that the job runs, which may be more
+    than it needs; None where it is not known.
     """
 
     engine: str
@@ -72,6 +74,7 @@ class Gang:
     needs: tuple[Need, ...] = ()
     members: list[Pod] = field(default_factory=list)
     orphan: bool = False
+    over: bool = False
     unobservable: str = ""
     source_down: bool = False
     size: int | None = None
@@ -111,8 +114,7 @@ def _controller_kind(ties: Ties) -> str:
     return ties.controller.kind.lower() if ties.controller else "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Outsider:
+class Outsider(NamedTuple):
     """A pod with GPUs in no gang: the Workload it is in, if any, and whether it names a gang that is gone."""
 
     pod: Pod
@@ -149,6 +151,8 @@ class _Sorting:
         #: Workloads whose pods are in a PodGroup gang: (namespace, name).
         self.in_group: set[tuple[str, str]] = set()
         self.pods_of: dict[tuple[str, str], list[Pod]] = defaultdict(list)
+        #: Members of PodGroup gangs whose Workload is finished.
+        self.over: dict[tuple[str, str, str], list[Pod]] = defaultdict(list)
         for workload in cluster.workloads:
             self.slices[workload.namespace, workload.slice or workload.name].append(workload)
             if workload.owner and not workload.finished:
@@ -209,6 +213,8 @@ class _Sorting:
             workload = self._workload_of(pod)
             if workload and not workload.finished:
                 self._link(gang, workload)
+            elif workload:
+                self.over[gang.key].append(pod)
             return True
         return False
 
@@ -325,6 +331,8 @@ class _Sorting:
             gang.needs, gang.size = job_needs(gang.members), stated_size(gang.members)
         elif gang.group:
             gang.needs = (Need("", gang.group.required),)
+            ended = self.over.get(gang.key, ())
+            gang.over = bool(ended) and all(pod in ended for pod in gang.members if pod.phase not in _TERMINAL)
         if gang.workload:
             gang.size = sum(_granted(podset) for podset in gang.workload.podsets)
         elif gang.group:

@@ -50,6 +50,8 @@ class Rules:
 
     def reports(self, namespace: str) -> bool:
         """Tell whether gangs of a namespace are reported."""
+        if not self.namespaces and not self.exclude_namespaces:
+            return True
         return (not self.namespaces or any(fnmatchcase(namespace, glob) for glob in self.namespaces)) and not any(
             fnmatchcase(namespace, glob) for glob in self.exclude_namespaces
         )

@@ -135,6 +135,8 @@ def _present_runs(shape: Shape) -> set[tuple[str, ...]]:
 
 
 def _finished(shape: Shape) -> bool:
+    if shape.gang.over and shape.gang.workload is None:
+        return True
     ended = shape.counts["succeeded"] + shape.counts["failed"]
     return bool(shape.gang.members) and not shape.live and ended >= (shape.gang.required or 0)
 

@@ -6,7 +6,7 @@
 Every node is kept, also those without GPUs: a member without a GPU (a launcher) is lost with its node like any other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,6 +25,34 @@ from datadog_checks.kueue_gang.facts.fields import (
 from datadog_checks.kueue_gang.facts.quantity import GpuResources
 
 _CONDITIONS = frozenset({"Ready"})
+#: Bound of the memory of sets of label keys: nodes of one kind share one.
+_MAX_KEY_SETS = 1000
+
+
+class Labels:
+    """The labels of a node. A GPU node has a hundred, of which most are those of every node like it.
+
+    The keys are shared by the nodes that have the same ones, and equal values by all nodes, so that ten thousand nodes
+    do not cost a million strings.
+    """
+
+    __slots__ = ("_values", "_where")
+
+    def __init__(self, where: Mapping[str, int], values: tuple[str, ...]) -> None:
+        """Take where each key's value stands, and the values."""
+        self._where = where
+        self._values = values
+
+    def get(self, key: str) -> str | None:
+        """Return the value of a label, None where the node lacks it."""
+        index = self._where.get(key)
+        return None if index is None else self._values[index]
+
+    def __eq__(self, other: object) -> bool:
+        """Compare keys and values."""
+        return isinstance(other, Labels) and self._where == other._where and self._values == other._values
+
+    __hash__ = None  # type: ignore[assignment] # records of nodes are compared, never looked up
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +74,7 @@ class Node:
 
     name: str
     created: float
-    labels: dict[str, str] | None
+    labels: Labels | None
     capacity: dict[str, int]
     allocatable: dict[str, int]
     ready: Condition | None
@@ -56,10 +84,20 @@ class Node:
 
 def reducer(gpus: GpuResources) -> Callable[[Json], Node]:
     """Return the function that makes `Node` facts."""
-    return partial(_node, gpus)
+    return partial(_node, gpus, {})
 
 
-def _node(gpus: GpuResources, obj: Json) -> Node:
+def _labels(known: dict[tuple[str, ...], Mapping[str, int]], labels: Json) -> Labels:
+    keys = tuple(labels)
+    where = known.get(keys)
+    if where is None:
+        if len(known) >= _MAX_KEY_SETS:
+            known.clear()
+        where = known[keys] = {key: index for index, key in enumerate(keys)}
+    return Labels(where, tuple(text(labels, key) for key in keys))
+
+
+def _node(gpus: GpuResources, known: dict[tuple[str, ...], Mapping[str, int]], obj: Json) -> Node:
     metadata, _, name = identity(obj)
     spec, status = mapping(obj, "spec"), mapping(obj, "status")
     capacity = gpus.read(mapping(status, "capacity"))
@@ -67,7 +105,7 @@ def _node(gpus: GpuResources, obj: Json) -> Node:
     return Node(
         name=name,
         created=moment(metadata, "creationTimestamp") or 0.0,
-        labels=strings(metadata, "labels") if capacity or allocatable else None,
+        labels=_labels(known, strings(metadata, "labels")) if capacity or allocatable else None,
         # A server that states only one of the two means the same number for both.
         capacity=capacity or allocatable,
         allocatable=allocatable,

@@ -47,6 +47,7 @@ from datadog_checks.kueue_gang.sources.errors import (
     from_status,
     harmless,
 )
+from datadog_checks.kueue_gang.sources.framing import payload
 from datadog_checks.kueue_gang.sources.sockets import Sockets
 
 Log = Logger | LoggerAdapter[Logger]
@@ -115,8 +116,7 @@ class Connection(ABC):
         """Yield what comes of an open response, as it comes. Raises SourceError where it breaks."""
         try:
             with self._sockets.reading(response):
-                while chunk := response.read1(_CHUNK, decode_content=True):
-                    yield chunk
+                yield from payload(response)
         except Exception as error:  # noqa: BLE001 - whatever ends a read, the source says so and the run goes on
             raise from_exception(self.target, path, error) from None
 

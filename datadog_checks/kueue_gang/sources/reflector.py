@@ -316,9 +316,11 @@ class _Reader:
             return self._no_stream(path, first + b"".join(chunks))
         # The server has answered: what was down is up, also while nothing happens.
         self._feed.put(Lines(b""))
-        rest = last = b""
+        rest, last = bytearray(), b""
+        pieces = chain((first,), chunks)
+        del first
         try:
-            for chunk in chain((first,), chunks):
+            for chunk in pieces:
                 if self._distrusted.is_set():
                     self._distrusted.clear()
                     raise _GoneError
@@ -327,11 +329,13 @@ class _Reader:
                 if not complete:
                     rest += chunk
                     continue
-                block = rest + chunk[:complete]
-                rest = chunk[complete:]
+                block = bytes(rest) + chunk[:complete]
+                rest = bytearray(chunk[complete:])
                 last = block[block.rfind(b"\n", 0, len(block) - 1) + 1 :].strip() or last
                 if not self._feed.put(Lines(block)):
                     return None
+                # Nothing is held while the next read waits, perhaps for minutes.
+                del chunk, block
         except SourceError as error:
             # A stream may end in any way. Whether the server is well, the next request tells.
             self._log.debug("%s: the stream ended: %s", self._resource.api_source, error)
