@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format validate metadata wheel clean
+.PHONY: help demo test lint format bench validate metadata wheel clean
 # A stamp of a set-up that failed half-way must not stand for a finished one.
 .DELETE_ON_ERROR:
 
@@ -33,6 +33,9 @@ lint: $(VENV)/.test $(VENV)/.lint ## style, types and the layers of the code
 format: $(VENV)/.lint ## let ruff mend what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+bench: $(VENV)/.test ## what a run costs beside the standard tools, about a minute (ARGS="--size L" for the large cluster)
+	@$(BIN)/python -m bench.run $(ARGS)
 
 validate: ## Datadog's own validations (needs Python 3.13); ARGS=--sync writes the generated files first
 	@.ci/ddev-validate $(ARGS)

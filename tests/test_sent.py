@@ -19,7 +19,8 @@ from datadog_checks.base.stubs.aggregator import AggregatorStub
 from datadog_checks.dev.utils import get_metadata_metrics
 
 from datadog_checks.kueue_gang import catalog
-from lab.replay import CAPTURES, Recording, ReplayServer, Request, moments
+from lab.http_faults import Request
+from lab.replay import CAPTURES, Recording, ReplayServer, moments
 from tests.sent import PREFIX, run
 
 ROOT = Path(__file__).parent.parent

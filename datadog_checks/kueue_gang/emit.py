@@ -8,9 +8,10 @@ and hands everything to the Agent. What a zero means matters: a series whose sou
 no zero is sent while something that was read before cannot be read now.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from math import isfinite
 from typing import NamedTuple, Protocol
 
 from datadog_checks.kueue_gang.catalog import OWN, Metric
@@ -21,6 +22,9 @@ from datadog_checks.kueue_gang.facts.scheduler import SchedulerMetrics
 
 #: Longest value of a tag; Datadog cuts tags at 200 characters.
 MAX_TAG = 200
+
+#: States that every queue with a gang tells, also where no gang has them.
+_ALWAYS_TOLD = ("running", "partial")
 
 Tags = tuple[str, ...]
 
@@ -78,7 +82,7 @@ def samples(report: Report, options: EmitOptions) -> list[Sample]:
             found += _pod_gpus(picture)
         found += _node_gpus(picture)
         found += [
-            _sample("unobservable", number, ("signal", signal), ("reason", reason))
+            _sample("unobservable", number, _tag("signal", signal), _tag("reason", reason))
             for (signal, reason), number in picture.unobservable.items()
         ]
     found += _sources(report)
@@ -87,16 +91,22 @@ def samples(report: Report, options: EmitOptions) -> list[Sample]:
     return found
 
 
-def _sample(name: str, value: float, *tags: tuple[str, str]) -> Sample:
-    return Sample(OWN[name], value, tuple(f"{key}:{text[:MAX_TAG]}" for key, text in tags))
+def _sample(name: str, value: float, *tags: str) -> Sample:
+    return Sample(OWN[name], value, tags)
 
 
-def _queue_tags(queue: Queue) -> tuple[tuple[str, str], ...]:
+@lru_cache(maxsize=65536)
+def _tag(key: str, value: str) -> str:
+    return f"{key}:{value[:MAX_TAG]}"
+
+
+@lru_cache(maxsize=4096)
+def _queue_tags(queue: Queue) -> Tags:
     return (
-        ("kube_namespace", queue.namespace),
-        ("kueue_local_queue", queue.local_queue),
-        ("kueue_cluster_queue", queue.cluster_queue),
-        ("gang_engine", queue.engine),
+        _tag("kube_namespace", queue.namespace),
+        _tag("kueue_local_queue", queue.local_queue),
+        _tag("kueue_cluster_queue", queue.cluster_queue),
+        _tag("gang_engine", queue.engine),
     )
 
 
@@ -107,16 +117,21 @@ def _age(picture: Picture, since: float) -> float:
 
 def _gangs(picture: Picture) -> Iterator[Sample]:
     summary = picture.summary
+    for queue in summary.queues:
+        for state in _ALWAYS_TOLD:
+            if (queue, state) not in summary.states:
+                yield _sample("gangs", 0, *_queue_tags(queue), _tag("gang_state", state))
     for (queue, state), number in summary.states.items():
-        yield _sample("gangs", number, *_queue_tags(queue), ("gang_state", state))
-    for (queue, state), since in summary.oldest.items():
-        yield _sample("gangs.oldest_seconds", _age(picture, since), *_queue_tags(queue), ("gang_state", state))
+        yield _sample("gangs", number, *_queue_tags(queue), _tag("gang_state", state))
+    for (queue, state), clocks in summary.clocks.items():
+        oldest = _age(picture, min(clocks.values()))
+        yield _sample("gangs.oldest_seconds", oldest, *_queue_tags(queue), _tag("gang_state", state))
     for (queue, name), number in summary.members.items():
-        yield _sample("members", number, *_queue_tags(queue), ("member_state", name))
-    for queue, since in summary.waits.items():
-        yield _sample("members.permit_wait_oldest_seconds", _age(picture, since), *_queue_tags(queue))
+        yield _sample("members", number, *_queue_tags(queue), _tag("member_state", name))
+    for queue, clocks in summary.waits.items():
+        yield _sample("members.permit_wait_oldest_seconds", _age(picture, min(clocks.values())), *_queue_tags(queue))
     for (engine, reason), number in summary.unguarded.items():
-        yield _sample("gangs.unguarded", number, ("gang_engine", engine), ("reason", reason))
+        yield _sample("gangs.unguarded", number, _tag("gang_engine", engine), _tag("reason", reason))
 
 
 def _member_counts(gang: GangView) -> list[tuple[str, int]]:
@@ -131,7 +146,7 @@ def chosen(picture: Picture, options: EmitOptions) -> list[GangView]:
         "all": lambda _gang: True,
         "none": lambda _gang: False,
     }
-    gangs = [gang for gang in picture.gangs if wanted[options.per_gang](gang)]
+    gangs = [gang for gang in picture.views if wanted[options.per_gang](gang)]
     return sorted(
         gangs,
         key=lambda gang: (
@@ -147,18 +162,18 @@ def _one_gang(picture: Picture, options: EmitOptions) -> Iterator[Sample]:
     yield _sample("series.dropped", max(0, len(gangs) - options.max_gangs))
     for gang in gangs[: options.max_gangs]:
         tags = (
-            ("gang", gang.name),
+            _tag("gang", gang.name),
             *_queue_tags(gang.queue),
-            ("owner_kind", gang.owner_kind),
-            ("kueue_workload_priority_class", gang.priority_class),
-            *((options.label_tags[label], value) for label, value in gang.labels if label in options.label_tags),
+            _tag("owner_kind", gang.owner_kind),
+            _tag("kueue_workload_priority_class", gang.priority_class),
+            *(_tag(options.label_tags[label], value) for label, value in gang.labels if label in options.label_tags),
         )
         for name, number in _member_counts(gang):
-            yield _sample("gang.members", number, *tags, ("member_state", name))
+            yield _sample("gang.members", number, *tags, _tag("member_state", name))
         if gang.required is not None:
             yield _sample("gang.required", gang.required, *tags)
         if gang.state and gang.since is not None:
-            yield _sample("gang.state_seconds", _age(picture, gang.since), *tags, ("gang_state", gang.state))
+            yield _sample("gang.state_seconds", _age(picture, gang.since), *tags, _tag("gang_state", gang.state))
         for name, amounts in (
             ("gang.gpus_requested", gang.requested),
             ("gang.gpus_allocated", gang.allocated),
@@ -166,7 +181,7 @@ def _one_gang(picture: Picture, options: EmitOptions) -> Iterator[Sample]:
             ("gang.gpus_reserved", gang.reserved),
         ):
             for resource, amount in amounts.items():
-                yield _sample(name, amount, *tags, ("gpu_resource", resource))
+                yield _sample(name, amount, *tags, _tag("gpu_resource", resource))
         if gang.requeues:
             yield _sample("gang.requeues", gang.requeues, *tags)
 
@@ -175,21 +190,25 @@ def _pod_gpus(picture: Picture) -> Iterator[Sample]:
     gpus = picture.gpus
     totals: dict[str, int] = dict.fromkeys(picture.nodes or (), 0)
     for (queue, resource, use), amount in gpus.allocated.items():
-        yield _sample("gpus.allocated", amount, *_queue_tags(queue), ("gpu_resource", resource), ("gpu_use", use))
+        yield _sample(
+            "gpus.allocated", amount, *_queue_tags(queue), _tag("gpu_resource", resource), _tag("gpu_use", use)
+        )
         totals.setdefault(resource, 0)
     for (queue, resource, reason), amount in gpus.idle.items():
-        yield _sample("gpus.idle", amount, *_queue_tags(queue), ("gpu_resource", resource), ("idle_reason", reason))
+        yield _sample(
+            "gpus.idle", amount, *_queue_tags(queue), _tag("gpu_resource", resource), _tag("idle_reason", reason)
+        )
         totals[resource] += amount
     for resource, amount in totals.items():
         if not gpus.unknown[resource]:
-            yield _sample("gpus.idle_total", amount, ("gpu_resource", resource))
+            yield _sample("gpus.idle_total", amount, _tag("gpu_resource", resource))
     for (queue, resource), amount in gpus.reserved.items():
-        yield _sample("gpus.reserved", amount, *_queue_tags(queue), ("gpu_resource", resource))
+        yield _sample("gpus.reserved", amount, *_queue_tags(queue), _tag("gpu_resource", resource))
 
 
 def _node_gpus(picture: Picture) -> Iterator[Sample]:
     for resource, totals in (picture.nodes or {}).items():
-        tag = ("gpu_resource", resource)
+        tag = _tag("gpu_resource", resource)
         if totals.capacity:
             yield _sample("gpus.capacity", totals.capacity, tag)
         if totals.unhealthy:
@@ -202,8 +221,8 @@ def _node_gpus(picture: Picture) -> Iterator[Sample]:
 
 def _sources(report: Report) -> Iterator[Sample]:
     for health in report.health:
-        source = ("api_source", health.source)
-        yield _sample("source.up", int(health.up), source, ("reason", health.reason))
+        source = _tag("api_source", health.source)
+        yield _sample("source.up", int(health.up), source, _tag("reason", health.reason))
         if health.age is not None:
             yield _sample("source.age_seconds", health.age, source)
         if health.objects:
@@ -213,7 +232,7 @@ def _sources(report: Report) -> Iterator[Sample]:
         if health.bad:
             yield _sample("source.bad_objects", health.bad, source)
     for reason, number in report.bad_samples.items():
-        yield _sample("source.bad_samples", number, ("reason", reason))
+        yield _sample("source.bad_samples", number, _tag("reason", reason))
 
 
 def _scheduler(metrics: SchedulerMetrics) -> Iterator[Sample]:
@@ -221,13 +240,13 @@ def _scheduler(metrics: SchedulerMetrics) -> Iterator[Sample]:
         yield _sample("scheduler.permit_waiting", metrics.permit_waiting)
     yield _sample("scheduler.permit_entered", metrics.entered)
     for result, seconds in metrics.wait_seconds.items():
-        yield _sample("scheduler.permit_wait_seconds.sum", seconds, ("result", result))
+        yield _sample("scheduler.permit_wait_seconds.sum", seconds, _tag("result", result))
     for result, number in metrics.ended.items():
-        yield _sample("scheduler.permit_wait_seconds.count", number, ("result", result))
+        yield _sample("scheduler.permit_wait_seconds.count", number, _tag("result", result))
     for queue, number in _nonzero(metrics.pending_pods):
-        yield _sample("scheduler.pending_pods", number, ("queue", queue))
+        yield _sample("scheduler.pending_pods", number, _tag("queue", queue))
     for plugin, number in _nonzero(metrics.unschedulable_pods):
-        yield _sample("scheduler.unschedulable_pods", number, ("plugin", plugin))
+        yield _sample("scheduler.unschedulable_pods", number, _tag("plugin", plugin))
     if metrics.assumed_pods:
         yield _sample("scheduler.assumed_pods", metrics.assumed_pods)
 
@@ -236,10 +255,9 @@ def _nonzero(numbers: Mapping[str, float]) -> list[tuple[str, float]]:
     return [(key, number) for key, number in numbers.items() if number]
 
 
-def phases(collect: float, derive: float, submit: float) -> list[Sample]:
+def phases(durations: Mapping[str, float]) -> list[Sample]:
     """Return how long the phases of a run took, in seconds."""
-    durations = {"collect": collect, "derive": derive, "submit": submit}
-    return [_sample("run_seconds", seconds, ("phase", phase)) for phase, seconds in durations.items()]
+    return [_sample("run_seconds", seconds, _tag("phase", phase)) for phase, seconds in durations.items()]
 
 
 class Emitter:
@@ -271,28 +289,31 @@ class Emitter:
 
     def submit(self, found: Iterable[Sample]) -> int:
         """Submit samples; zeros only of the metrics that are sent as 0."""
+        agent, own = self._agent, self._options.tags
+        methods = {"gauge": agent.gauge, "count": agent.count, "total": agent.monotonic_count}
         number = 0
-        for sample in found:
-            metric = sample.metric
-            if not math.isfinite(sample.value):
-                continue
-            method = self._agent.gauge if metric.type == "gauge" else self._agent.count
-            if metric.total:
-                method = self._agent.monotonic_count
-            method(metric.name, sample.value, tags=[*self._options.tags, *sample.tags])
-            number += 1
+        for metric, value, tags in found:
+            if isfinite(value):
+                methods["total" if metric.total else metric.type](metric.name, value, tags=[*own, *tags])
+                number += 1
         return number
 
     def _tail(self, found: list[Sample], now: float) -> list[Sample]:
         """Return the zeros of series that fell to zero or vanished a short while ago."""
-        for sample in found:
-            if sample.metric.zero == "tail" and sample.value:
-                self._last[sample.metric.name, sample.tags] = now
-        present = {(sample.metric.name, sample.tags) for sample in found}
+        told: set[tuple[str, Tags]] = set()
+        for metric, value, tags in found:
+            if metric.zero == "tail":
+                key = metric.name, tags
+                if value:
+                    self._last[key] = now
+                else:
+                    told.add(key)
         zeros = []
         for key, last in list(self._last.items()):
+            if last == now:
+                continue
             if now - last > self._options.zero_tail:
                 del self._last[key]
-            elif key not in present:
+            elif key not in told:
                 zeros.append(Sample(OWN[key[0]], 0, key[1]))
         return zeros

@@ -1797,7 +1797,7 @@ def test_permit_is_no_question_of_gangs_that_are_placed_or_gated():
 @pytest.mark.parametrize("text", ["", NO_GPU, SIBLINGS])
 @pytest.mark.parametrize("engine", ["coscheduling", "kubernetes"])
 def test_permit_is_unobservable_for_any_member_that_may_wait_unseen(engine: str, text: str):
-    """New, turned away or unschedulable: before 1.35 each may wait in Permit right now, in a gang of either scheduler."""
+    """New, turned away or unschedulable: before 1.35 each may wait in Permit now, in a gang of either engine."""
     native = engine == "kubernetes"
     tie = of_native("train") if native else TRAIN
     members = [unscheduled(f"w{index}", tie, text) if text else new(f"w{index}", tie) for index in (0, 1)]

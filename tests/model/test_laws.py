@@ -16,11 +16,15 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from datadog_checks.kueue_gang.derive.deriver import Deriver, derive
 from datadog_checks.kueue_gang.derive.members import CLASSES
 from datadog_checks.kueue_gang.derive.picture import Picture
+from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.states import STATES_SENT
-from datadog_checks.kueue_gang.facts.cluster import SchedulerCount
+from datadog_checks.kueue_gang.derive.transitions import Memory
+from datadog_checks.kueue_gang.facts.cluster import Changes, Cluster, SchedulerCount
 from tests.model.build import (
+    COSCHEDULING,
     DEFAULT_SCHEDULER,
     GANG_SCHEDULER,
     GPU,
@@ -30,9 +34,11 @@ from tests.model.build import (
     OPTIMISTIC,
     PLAIN_NO_GPU,
     SIBLINGS,
+    SOURCES,
     TIMEOUT,
     TRIGGER,
     UNRESERVE,
+    WORKLOADS,
     Json,
     Seen,
     Tie,
@@ -43,6 +49,7 @@ from tests.model.build import (
     flavor,
     gated,
     job,
+    local_queue,
     look,
     native_group,
     new,
@@ -59,6 +66,7 @@ from tests.model.build import (
     pod_group,
     podset,
     ready,
+    reducers,
     running,
     succeeded,
     taint,
@@ -167,6 +175,9 @@ def worlds(draw: st.DrawFn) -> World:
     if draw(st.booleans()):
         world.objects.append(flavor("pool", {"pool": "train"}, [toleration("pool", "train")]))
     ties = [(LONE, space) for space in SPACES]
+    for space in SPACES:
+        if draw(st.booleans()):
+            world.objects.append(local_queue("lq", draw(st.sampled_from(["cq", "cq-other"])), space))
     for make in (_coscheduling, _native, _kueue, _podsets, _both, _plain_group, _loose):
         if draw(st.booleans()):
             space = draw(st.sampled_from(SPACES))
@@ -667,3 +678,111 @@ def test_a_second_look_at_the_same_cluster_sees_the_same(world: World):
     """The memory of the last look adds what the API forgets; where nothing has changed, it changes nothing."""
     first = world.look()
     assert told(world.look(memory=first.memory)) == told(first)
+
+
+# --- a cluster that lives --------------------------------------------------------------------------------------------
+
+#: What may be unread for a while.
+OUTAGES: tuple[dict[str, str], ...] = (
+    {},
+    {},
+    {},
+    {},
+    {"nodes": "forbidden"},
+    {"pods": "unreachable"},
+    {WORKLOADS: "forbidden"},
+    {COSCHEDULING: "unauthorized"},
+    {COSCHEDULING: "not_installed"},
+)
+#: Seconds from one reading to the next: within every grace of the rules, and beyond each of them.
+PAUSES = (0, 1, 15, 31, 61, 290, 601, 901)
+
+Name = tuple[str, str, str]
+
+
+class Life:
+    """A cluster from reading to reading: its facts, as a source keeps them, and what changed since the last one."""
+
+    def __init__(self, rules: Rules, chance: random.Random) -> None:
+        """Begin with an empty cluster."""
+        self.chance = chance
+        self.reduce = reducers(rules)
+        self.objects: dict[Name, Json] = {}
+        self.facts: dict[Name, Any] = {}
+        self.unread: dict[str, str] = {}
+
+    def move(self, world: World) -> tuple[Changes, Cluster]:
+        """Move a part of the cluster towards another one; return what changed, and the cluster whole."""
+        target = {_name(obj): obj for obj in world.objects}
+        share = self.chance.choice((0.05, 0.3, 1.0))
+        for name in sorted({*target, *self.objects}):
+            if self.chance.random() < share:
+                if name in target:
+                    self.objects[name] = target[name]
+                else:
+                    del self.objects[name]
+        self.unread = self.chance.choice(OUTAGES)
+        before, self.facts = self.facts, {}
+        for name, obj in self.objects.items():
+            fact = self.reduce[name[0]](obj) if name[0] not in self.unread else None
+            if fact is not None:
+                # A write that gives the same fact leaves the old record where it is.
+                self.facts[name] = before[name] if before.get(name) == fact else fact
+        changes: dict[str, Any] = defaultdict(list)
+        for name in sorted({*before, *self.facts}):
+            old, new = before.get(name), self.facts.get(name)
+            if old is not new:
+                changes[SEQUENCES[name[0]]].append((old, new))
+        whole: dict[str, Any] = defaultdict(list)
+        for name, fact in self.facts.items():
+            whole[SEQUENCES[name[0]]].append(fact)
+        told_by: dict[str, Any] = {"scheduler": world.count, "unread": self.unread}
+        return Changes(**changes, **told_by), Cluster(**whole, **told_by)
+
+
+SEQUENCES = dict(SOURCES.values())
+
+
+def _name(obj: Json) -> Name:
+    source, _ = SOURCES[obj["apiVersion"].split("/")[0], obj["kind"]]
+    return source, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+@LAW
+@given(st.lists(worlds(), min_size=2, max_size=4), st.integers(0, 2**32))
+def test_changes_lead_to_the_picture_of_a_whole_reading(found: list[World], seed: int):
+    """What is derived from changes alone is at each moment what is derived from the cluster whole.
+
+    Objects come, change and go, sources are down for a while, time passes, and the memory is that of the same life.
+    """
+    chance, rules = random.Random(seed), Rules()
+    life, deriver, memory, now = Life(rules, chance), Deriver(rules), Memory(), NOW
+    for world in [*found, *found]:
+        changes, cluster = life.move(world)
+        now += chance.choice(PAUSES)
+        picture = deriver.apply(changes, now)
+        whole, memory = derive(cluster, rules, memory, now)
+        assert told(Seen(picture, deriver.memory())) == told(Seen(whole, memory))
+        assert vars_of(picture.summary) == vars_of(whole.summary)
+
+
+def vars_of(summary: Any) -> dict[str, Any]:
+    """Return the fields of a summary without zeros."""
+    return {
+        name: {key: value for key, value in getattr(summary, name).items() if value}
+        for name in summary.__dataclass_fields__
+    }
+
+
+@LAW
+@given(worlds(), st.integers(0, 2**32))
+def test_a_check_that_is_restarted_sees_the_same(world: World, seed: int):
+    """Handed over with its memory to another check, the cluster looks the same at the next moment."""
+    chance, rules = random.Random(seed), Rules()
+    life, deriver = Life(rules, chance), Deriver(rules)
+    changes, cluster = life.move(world)
+    deriver.apply(changes, NOW)
+    later = NOW + chance.choice(PAUSES)
+    moved = Deriver(rules, deriver.memory())
+    told_before = told(Seen(deriver.apply(Changes(scheduler=world.count, unread=life.unread), later), deriver.memory()))
+    assert told(Seen(moved.apply(Changes.of(cluster), later), moved.memory())) == told_before

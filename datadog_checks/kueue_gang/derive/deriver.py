@@ -20,6 +20,7 @@ from datadog_checks.kueue_gang.derive.components import Component, Components, n
 from datadog_checks.kueue_gang.derive.drawing import NEVER, Context, Drawn, classes_of, draw
 from datadog_checks.kueue_gang.derive.gpus import NodeLedger
 from datadog_checks.kueue_gang.derive.guard import known_gang_schedulers
+from datadog_checks.kueue_gang.derive.members import lost_at
 from datadog_checks.kueue_gang.derive.membership import WORKLOADS, membership
 from datadog_checks.kueue_gang.derive.permit import (
     ANY_UNPLACED,
@@ -71,10 +72,11 @@ class Deriver:
         self._attention: dict[Key, float] = dict(memory.attention)
         self._components = Components()
         self._nodes: dict[str, Node] = {}
+        self._lost_from: dict[str, float] = {}
         self._queues: dict[tuple[str, str], str] = {}
         self._ledger = NodeLedger(rules)
         self._scheduler: SchedulerCount | None = None
-        self._context = Context(rules, {}, frozenset(), self._queues, frozenset())
+        self._context = Context(rules, {}, self._lost_from, frozenset(), self._queues, frozenset())
         self._changes = Changes()
         #: Unbound pods with a nomination, by schedulerName: these schedulers leave traces of Permit waits.
         self._nominating: Counter[str] = Counter()
@@ -84,6 +86,7 @@ class Deriver:
         self._waiting: dict[int, Component] = {}
         self._drawn: dict[int, Component] = {}
         self._gpus = Gpus()
+        self._summary = Summary()
         self._unobservable: Counter[tuple[str, str]] = Counter()
         self._hidden: Counter[frozenset[str]] = Counter()
         self._due: list[tuple[float, int]] = []
@@ -93,14 +96,17 @@ class Deriver:
         """Take changes and return the picture at `now`."""
         moved_nodes = self._take_nodes(changes)
         dirty = self._take_objects(changes)
-        dirty |= self._on_nodes(moved_nodes)
-        dirty |= self._overdue(now)
+        # What nodes, time or context change may change the class of members that are the same.
+        reclassify = self._on_nodes(moved_nodes) | self._overdue(now)
         if self._take_context(changes):
-            dirty = {id(component): component for component in self._components}
+            reclassify = {id(component): component for component in self._components}
+        for component in reclassify.values():
+            component.found = None
+        dirty |= reclassify
         nodes_changed = self._ledger.refresh()
         context_changed = self._take_sensitivity(changes)
         removed = self._components.take_removed()
-        stale = set[Key]()
+        stale, fresh = set[Key](), set[Key]()
         for component in removed:
             dirty.pop(id(component), None)
             self._waiting.pop(id(component), None)
@@ -111,8 +117,8 @@ class Deriver:
             dirty |= self._settle(changes.scheduler)
             for component in dirty.values():
                 stale |= self._withdraw(component)
-                self._draw(component, now)
-            self._forget(stale)
+                fresh |= self._draw(component, now)
+            self._forget(stale - fresh)
             self._picture = self._assemble(now)
         self._picture.now = self._at = now
         return self._picture
@@ -133,10 +139,14 @@ class Deriver:
         moved = set()
         for old, new in changes.nodes:
             name = (new or old).name  # type: ignore[union-attr] # one of the two is there
+            self._lost_from.pop(name, None)
             if new is None:
                 self._nodes.pop(name, None)
             else:
                 self._nodes[name] = new
+                turns_lost = lost_at(new, self._rules.grace)
+                if turns_lost is not None:
+                    self._lost_from[name] = turns_lost
             self._ledger.take_node(name, new)
             if _readiness(old) != _readiness(new):
                 moved.add(name)
@@ -220,6 +230,7 @@ class Deriver:
         context = Context(
             self._rules,
             self._nodes if read else None,
+            self._lost_from if read else {},
             frozenset(name for _, name in changes.unreadable.get("nodes", ())),
             self._queues,
             known_gang_schedulers(self._rules, changes.scheduler),
@@ -274,8 +285,12 @@ class Deriver:
             unread=self._changes.unread,
             unreadable=self._changes.unreadable,
         )
+        known = {
+            gang.key: (gang.members, classes)
+            for gang, classes in zip(component.found.gangs if component.found else (), component.classes, strict=False)
+        }
         component.found = membership(cluster, self._rules)
-        component.classes = [classes_of(gang, self._context, now) for gang in component.found.gangs]
+        component.classes = [classes_of(gang, self._context, now, known) for gang in component.found.gangs]
         component.settled = [(classes, False) for classes in component.classes]
         self._register(component)
 
@@ -307,9 +322,10 @@ class Deriver:
                 changed[id(component)] = component
         return changed
 
-    def _draw(self, component: Component, now: float) -> None:
+    def _draw(self, component: Component, now: float) -> set[Key]:
+        """Tell what is to be told of a component; return the gangs that are remembered for it."""
         if component.found is None:
-            return
+            return set()
         candidates = [
             Candidate(gang, *settled) for gang, settled in zip(component.found.gangs, component.settled, strict=True)
         ]
@@ -321,8 +337,11 @@ class Deriver:
         self._hidden.update(drawn.hidden)
         self._complete.update(drawn.memory.complete)
         self._attention.update(drawn.memory.attention)
+        for view in drawn.views:
+            self._summary.add(view)
         if drawn.until != NEVER:
             heappush(self._due, (drawn.until, id(component)))
+        return set(_keys(drawn))
 
     def _withdraw(self, component: Component) -> set[Key]:
         """Take back what was told of a component; return the gangs that were remembered for it."""
@@ -332,23 +351,20 @@ class Deriver:
         self._gpus.subtract(drawn.gpus)
         self._unobservable.subtract(drawn.unobservable)
         self._hidden.subtract(drawn.hidden)
+        for view in drawn.views:
+            self._summary.add(view, -1)
         return set(_keys(drawn))
 
-    def _forget(self, stale: set[Key]) -> None:
-        """Forget what was remembered of gangs that are no more, or that have nothing to remember now."""
-        for remembered, kept in ((self._complete, "complete"), (self._attention, "attention")):
-            present = {
-                key for component in self._drawn.values() for key in getattr(component.drawn.memory, kept)
-            } if stale else set()  # fmt: skip
-            for key in stale - present:
-                remembered.pop(key, None)
+    def _forget(self, gone: set[Key]) -> None:
+        """Forget what was remembered of gangs that are no more, or of which there is nothing to remember."""
+        for key in gone:
+            self._complete.pop(key, None)
+            self._attention.pop(key, None)
 
     def _assemble(self, now: float) -> Picture:
         unread = self._changes.unread
         nodes_read, pods_read = "nodes" not in unread, "pods" not in unread
-        views = sorted(
-            (view for component in self._drawn.values() for view in component.drawn.views), key=lambda view: view.key
-        )
+        views = [view for component in self._drawn.values() for view in component.drawn.views]
         gpus = Gpus()
         gpus.add(self._gpus)
         unobservable = +self._unobservable
@@ -357,8 +373,8 @@ class Deriver:
                 unobservable["permit", "no_trace"] += number
         return Picture(
             now=now,
-            gangs=tuple(views) if pods_read else (),
-            summary=Summary.of(views) if pods_read else Summary(),
+            views=views if pods_read else (),
+            summary=self._summary if pods_read else Summary(),
             gpus=gpus if pods_read else Gpus(),
             nodes=self._ledger.totals() if nodes_read else None,
             free_known=nodes_read and pods_read,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from datadog_checks.kueue_gang.derive import gpus as gpu
 from datadog_checks.kueue_gang.derive.guard import is_served_by_name, unguarded
-from datadog_checks.kueue_gang.derive.members import HOLDING, PLACED, is_lost, lost_at, member_class
+from datadog_checks.kueue_gang.derive.members import HOLDING, PLACED, member_class
 from datadog_checks.kueue_gang.derive.membership import Gang, Membership, Outsider
 from datadog_checks.kueue_gang.derive.permit import CERTAIN, POSSIBLE, Candidate, can_wait
 from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Gpus, Queue
@@ -42,23 +42,31 @@ _CERTAIN = frozenset({CERTAIN})
 class Context:
     """What a component is seen against.
 
-    `nodes` is None where they were not read; `unreadable_nodes` exist and could not be understood. `queues` maps
-    (namespace, LocalQueue) to its ClusterQueue. `schedulers` are the names known to serve gangs, `workloads_known` is
-    False where Kueue is there and its Workloads were not read.
+    `nodes` is None where they were not read; `unreadable_nodes` exist and could not be understood; `lost_from` says
+    when those that are not Ready turn lost. `queues` maps (namespace, LocalQueue) to its ClusterQueue. `schedulers` are
+    the names known to serve gangs, `workloads_known` is False where Kueue is there and its Workloads were not read.
     """
 
     rules: Rules
     nodes: Mapping[str, Node] | None
+    lost_from: Mapping[str, float]
     unreadable_nodes: frozenset[str]
     queues: Mapping[tuple[str, str], str]
     schedulers: frozenset[str]
     workloads_known: bool = True
 
     def is_lost(self, pod: Pod, now: float) -> bool:
-        """Tell whether a pod's node is lost; nobody knows while the nodes, or just that one, cannot be read."""
-        if not pod.node or self.nodes is None or pod.node in self.unreadable_nodes:
+        """Tell whether a pod's node is absent, or has not been Ready for more than the grace.
+
+        Nobody knows while the nodes, or just that one, cannot be read.
+        """
+        node = pod.node
+        if not node or self.nodes is None:
             return False
-        return is_lost(self.nodes.get(pod.node), now, self.rules.grace)
+        if node not in self.nodes:
+            return node not in self.unreadable_nodes
+        time = self.lost_from.get(node)
+        return time is not None and now > time
 
 
 @dataclass(slots=True)
@@ -77,9 +85,18 @@ class Drawn:
     until: float = NEVER
 
 
-def classes_of(gang: Gang, context: Context, now: float) -> list[str]:
-    """Return the class of each member, in their order."""
-    return [member_class(pod, lost=context.is_lost(pod, now)) for pod in gang.members]
+def classes_of(gang: Gang, context: Context, now: float, known: Mapping[Key, tuple[list[Pod], list[str]]]) -> list[str]:
+    """Return the class of each member, in their order.
+
+    `known` are the members and classes that gangs had, as long as no node and no time has changed them: a member that
+    is the same record has the same class, and that is most of them.
+    """
+    before, classes = known.get(gang.key, ((), ()))
+    shared = min(len(before), len(gang.members))
+    return [
+        classes[index] if index < shared and before[index] is pod else member_class(pod, lost=context.is_lost(pod, now))
+        for index, pod in enumerate(gang.members)
+    ]
 
 
 def draw(found: Membership, settled: list[Candidate], context: Context, memory: Memory, now: float) -> Drawn:
@@ -118,8 +135,9 @@ class _Drawing:
         shape = Shape(gang, candidate.classes)
         shape.ran_before = self._ran_before(shape)
         state = state_of(shape)
-        for pod in gang.members:
-            self._change_at(lost_at(self._node(pod), self.rules.grace) if pod.node else None)
+        if self.context.lost_from:
+            for pod in gang.members:
+                self._change_at(self.context.lost_from.get(pod.node))
         if state == FINISHED:
             # Left out; what its pods still hold is held by no gang.
             self.outsiders(Outsider(pod, gang.workload, names_gone=False) for pod in gang.members if pod.spec.gpus)
@@ -138,15 +156,11 @@ class _Drawing:
             if queue is None:
                 queue = queues[name] = self._queue(pod.namespace, NONE, workload)
             lost = self.context.is_lost(pod, self.now)
-            if not lost:
-                self._change_at(lost_at(self._node(pod), self.rules.grace))
+            self._change_at(self.context.lost_from.get(pod.node))
             situation = gpu.Situation(None, names_gone, complete=False, lost=lost, deletion=pod.deletion)
             alike[queue, pod.spec.gpus, situation] += 1
         for (queue, units, situation), number in alike.items():
             self._account(queue.namespace, units, number, situation, queue)
-
-    def _node(self, pod: Pod) -> Node | None:
-        return self.context.nodes.get(pod.node) if self.context.nodes else None
 
     def _change_at(self, time: float | None) -> None:
         if time is not None and self.now <= time < self.result.until:

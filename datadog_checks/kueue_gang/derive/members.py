@@ -73,20 +73,12 @@ def families(text: str) -> Families:
     return frozenset(name for name, pattern in _PATTERNS if pattern.search(text))
 
 
-def is_lost(node: Node | None, now: float, grace: float) -> bool:
-    """Tell whether a node is absent or has not been Ready for more than the grace.
+def lost_at(node: Node, grace: float) -> float | None:
+    """Return when a node that is not Ready turns lost, None for one that is Ready.
 
     A node without a Ready condition is not proven lost.
     """
-    if node is None:
-        return True
     ready = node.ready
-    return ready is not None and ready.status is not True and ready.since is not None and now - ready.since > grace
-
-
-def lost_at(node: Node | None, grace: float) -> float | None:
-    """Return when a node that is not Ready turns lost, None for one that is Ready or absent."""
-    ready = node.ready if node else None
     return ready.since + grace if ready and ready.status is not True and ready.since is not None else None
 
 

@@ -159,16 +159,20 @@ class _Sorting:
                 self.by_owner[workload.namespace, workload.owner.kind, _owner_name(workload)] = workload
 
     def result(self) -> Membership:
-        live = [pod for pod in self.cluster.pods if not is_gone(pod)]
+        # Pods that name the same groups are in the same gang: who that is, is asked once for all of them.
+        alike: dict[tuple[str, int], list[Pod]] = defaultdict(list)
+        for pod in self.cluster.pods:
+            if not is_gone(pod):
+                alike[pod.namespace, id(pod.ties)].append(pod)
         for workload in self.cluster.workloads:
             self._link_by_template(workload)
         for group in self.cluster.pod_groups:
             if self._is_gang(group):
                 self._group_gang(group)
-        rest = [pod for pod in live if not self._join_group(pod)]
+        rest = [pods for pods in alike.values() if not self._join_group(pods)]
         kueue = self.rules.engine(KUEUE) and self.cluster.is_installed(WORKLOADS)
-        for pod in rest:
-            self._join_workload(pod, kueue=kueue)
+        for pods in rest:
+            self._join_workload(pods, kueue=kueue)
         if kueue:
             self._kueue_gangs()
         gangs = [self._finish(gang) for gang in self.gangs.values()]
@@ -199,22 +203,24 @@ class _Sorting:
         if gang.workload is None or _preference(workload) > _preference(gang.workload):
             gang.workload = workload
 
-    def _join_group(self, pod: Pod) -> bool:
-        """Put a pod into the gang of the PodGroup that it names; False where it names none that makes a gang."""
-        for engine in ENGINES:
-            name = dict(pod.ties.pod_groups).get(engine.name)
+    def _join_group(self, pods: list[Pod]) -> bool:
+        """Put pods into the gang of the PodGroup that they name; False where they name none that makes a gang."""
+        pod = pods[0]
+        named = dict(pod.ties.pod_groups)
+        for engine in ENGINES if named else ():
+            name = named.get(engine.name)
             if not name or not self.rules.engine(engine.name) or not self.cluster.is_installed(engine.source):
                 continue
             group = self.groups.get((engine.name, pod.namespace, name))
             if group and not self._is_gang(group):
                 continue
             gang = self._group_gang(group) if group else self._groupless(engine.name, engine.source, pod, name)
-            gang.members.append(pod)
+            gang.members += pods
             workload = self._workload_of(pod)
             if workload and not workload.finished:
                 self._link(gang, workload)
             elif workload:
-                self.over[gang.key].append(pod)
+                self.over[gang.key] += pods
             return True
         return False
 
@@ -250,31 +256,28 @@ class _Sorting:
                     return found
         return None
 
-    def _join_workload(self, pod: Pod, *, kueue: bool) -> None:
+    def _join_workload(self, pods: list[Pod], *, kueue: bool) -> None:
+        pod = pods[0]
         ties = pod.ties
         named = ties.slice or ties.workload or ties.kueue_group
         workload = self._workload_of(pod)
         if workload and kueue:
-            self.pods_of[workload.namespace, workload.name].append(pod)
-            return
-        if named and kueue:
+            self.pods_of[workload.namespace, workload.name] += pods
+        elif named and kueue:
             if not self.cluster.was_read(WORKLOADS) or self.cluster.is_unreadable(WORKLOADS, pod.namespace, named):
-                self._unjudged_workload(pod, named)
+                self._unjudged_workload(pods, named)
             else:
-                self._outsider(pod, None, names_gone=True)
-            return
-        if self.rules.implicit_gangs and self._join_job(pod):
-            return
-        self._outsider(pod, workload, names_gone=False)
+                self._leave_out(pods, None, names_gone=True)
+        elif not (self.rules.implicit_gangs and self._join_job(pods)):
+            self._leave_out(pods, workload, names_gone=False)
 
-    def _unjudged_workload(self, pod: Pod, name: str) -> None:
-        read = self.cluster.was_read(WORKLOADS)
+    def _unjudged_workload(self, pods: list[Pod], name: str) -> None:
+        read, namespace = self.cluster.was_read(WORKLOADS), pods[0].namespace
         reason = "ambiguous" if read else _UNOBSERVABLE.get(self.cluster.unread[WORKLOADS], "no_sample")
         gang = self.gangs.setdefault(
-            (KUEUE, pod.namespace, name),
-            Gang(KUEUE, pod.namespace, name, unobservable=reason, source_down=not read),
+            (KUEUE, namespace, name), Gang(KUEUE, namespace, name, unobservable=reason, source_down=not read)
         )
-        gang.members.append(pod)
+        gang.members += pods
 
     def _kueue_gangs(self) -> None:
         for key, workload in self.workloads.items():
@@ -282,8 +285,7 @@ class _Sorting:
             if key not in self.in_group and self._needs_all(workload, pods):
                 self._kueue_gang(workload, pods)
             else:
-                for pod in pods:
-                    self._outsider(pod, workload, names_gone=False)
+                self._leave_out(pods, workload, names_gone=False)
 
     def _needs_all(self, workload: Workload, pods: list[Pod]) -> bool:
         kind = workload.owner.kind if workload.owner else "Pod"
@@ -312,18 +314,17 @@ class _Sorting:
 
     # --- jobs without any gang scheduling ----------------------------------------------------------------------------
 
-    def _join_job(self, pod: Pod) -> bool:
-        kind, name = job_of(pod.ties)
+    def _join_job(self, pods: list[Pod]) -> bool:
+        namespace, (kind, name) = pods[0].namespace, job_of(pods[0].ties)
         if name:
-            gang = self.gangs.setdefault((JOB, pod.namespace, kind, name), Gang(JOB, pod.namespace, name))
-            gang.members.append(pod)
+            gang = self.gangs.setdefault((JOB, namespace, kind, name), Gang(JOB, namespace, name))
+            gang.members += pods
         return bool(name)
 
     # --- all ---------------------------------------------------------------------------------------------------------
 
-    def _outsider(self, pod: Pod, workload: Workload | None, *, names_gone: bool) -> None:
-        if pod.spec.gpus:
-            self.outsiders.append(Outsider(pod, workload, names_gone=names_gone))
+    def _leave_out(self, pods: list[Pod], workload: Workload | None, *, names_gone: bool) -> None:
+        self.outsiders += [Outsider(pod, workload, names_gone) for pod in pods if pod.spec.gpus]
 
     def _finish(self, gang: Gang) -> Gang | None:
         """Complete a gang once all its members are known; None where it is none after all."""
@@ -339,8 +340,7 @@ class _Sorting:
             gang.size = stated_size(gang.members)
         alone = gang.engine == JOB and (gang.required or 0) <= 1
         if alone or not (self.rules.include_cpu_gangs or _asks_for_gpus(gang)):
-            for pod in gang.members:
-                self._outsider(pod, gang.workload, names_gone=False)
+            self._leave_out(gang.members, gang.workload, names_gone=False)
             return None
         return gang
 

@@ -7,20 +7,18 @@ These are the records that `Deriver` makes and that emission, the commands and t
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from datadog_checks.kueue_gang.derive.gpus import NodeTotals
 from datadog_checks.kueue_gang.derive.transitions import Key
 
 NONE = "none"
-#: States that every queue with a gang tells, also where no gang has them.
-ALWAYS_TOLD = ("running", "partial")
 MISSING = "missing"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Queue:
+class Queue(NamedTuple):
     """The queue tags; `none` where there is no value."""
 
     namespace: str
@@ -94,54 +92,70 @@ class Gpus:
 
 @dataclass(slots=True)
 class Summary:
-    """Gangs counted: by (queue, state), their clocks, members by (queue, class), and the like."""
+    """Gangs counted: by (queue, state), members by (queue, class), and the like.
 
-    states: dict[tuple[Queue, str], int] = field(default_factory=lambda: defaultdict(int))
-    oldest: dict[tuple[Queue, str], float] = field(default_factory=dict)
-    members: dict[tuple[Queue, str], int] = field(default_factory=lambda: defaultdict(int))
-    waits: dict[Queue, float] = field(default_factory=dict)
-    unguarded: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    `queues` counts the gangs of each queue that have a state. `clocks` holds by (queue, state) when the clock of each
+    gang began, `waits` by queue when the longest certain Permit wait of each gang began.
+    """
 
-    @classmethod
-    def of(cls, gangs: Iterable[GangView]) -> "Summary":
-        """Count gangs."""
-        summary = cls()
-        for gang in gangs:
-            summary._count(gang)
-        return summary
+    queues: Counter[Queue] = field(default_factory=Counter)
+    states: Counter[tuple[Queue, str]] = field(default_factory=Counter)
+    members: Counter[tuple[Queue, str]] = field(default_factory=Counter)
+    unguarded: Counter[tuple[str, str]] = field(default_factory=Counter)
+    clocks: dict[tuple[Queue, str], dict[Key, float]] = field(default_factory=lambda: defaultdict(dict))
+    waits: dict[Queue, dict[Key, float]] = field(default_factory=lambda: defaultdict(dict))
 
-    def _count(self, gang: GangView) -> None:
+    def add(self, gang: GangView, sign: int = 1) -> None:
+        """Count a gang, or with a `sign` of -1 take it back; what falls to zero is forgotten."""
         queue = gang.queue
         if gang.state:
-            key = queue, gang.state
-            for state in ALWAYS_TOLD:
-                self.states[queue, state] += 0
-            self.states[key] += 1
+            _count(self.queues, queue, sign)
+            _count(self.states, (queue, gang.state), sign)
             if gang.since is not None:
-                self.oldest[key] = min(gang.since, self.oldest.get(key, gang.since))
+                _keep(self.clocks, (queue, gang.state), gang.key, gang.since, sign)
         for name, number in gang.classes.items():
-            self.members[queue, name] += number
+            _count(self.members, (queue, name), sign * number)
         if gang.missing:
-            self.members[queue, MISSING] += gang.missing
+            _count(self.members, (queue, MISSING), sign * gang.missing)
         if gang.permit_oldest is not None:
-            self.waits[queue] = min(gang.permit_oldest, self.waits.get(queue, gang.permit_oldest))
+            _keep(self.waits, queue, gang.key, gang.permit_oldest, sign)
         for reason in gang.unguarded:
-            self.unguarded[queue.engine, reason] += 1
+            _count(self.unguarded, (queue.engine, reason), sign)
+
+
+def _count(counter: Counter[Any], key: object, number: int) -> None:
+    counter[key] += number
+    if not counter[key]:
+        del counter[key]
+
+
+def _keep(holder: dict[Any, dict[Key, float]], key: object, gang: Key, time: float, sign: int) -> None:
+    if sign > 0:
+        holder[key][gang] = time
+    else:
+        holder[key].pop(gang, None)
+        if not holder[key]:
+            del holder[key]
 
 
 @dataclass(slots=True)
 class Picture:
     """All gangs and GPUs at `now`.
 
-    `nodes` is None where the nodes were not read; `free_known` and `pods_known` say what is complete. `unobservable`
-    counts gangs by (signal, reason).
+    `views` are the gangs, in no order. `nodes` is None where the nodes were not read; `free_known` and `pods_known` say
+    what is complete. `unobservable` counts gangs by (signal, reason).
     """
 
     now: float
-    gangs: tuple[GangView, ...] = ()
+    views: Sequence[GangView] = ()
     summary: Summary = field(default_factory=Summary)
     gpus: Gpus = field(default_factory=Gpus)
     nodes: Mapping[str, NodeTotals] | None = None
     free_known: bool = False
     pods_known: bool = False
     unobservable: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    @property
+    def gangs(self) -> list[GangView]:
+        """All gangs, in the order of their keys."""
+        return sorted(self.views, key=lambda view: view.key)

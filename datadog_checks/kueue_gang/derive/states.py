@@ -31,6 +31,8 @@ UNPLACED = frozenset({"queued", "pending", "waiting", "rejected"})
 
 #: Classes of live members that do not work.
 _MAY_REPLACE = frozenset(CLASSES) - TERMINAL - UP
+#: Classes of members that may have worked until a moment ago.
+_DISTURBED = ("lost", "crashing", "terminating")
 #: A replacement is created after the loss of a member; a late member of the first attempt within seconds of the others.
 _REPLACEMENT_AFTER = 5.0
 
@@ -109,13 +111,15 @@ def _tallies(shape: Shape) -> list[Tally]:
 
 def _tally(need: Need, members: list[tuple[Pod, str]], shape: Shape) -> Tally:
     counts = Counter(name for _, name in members)
-    runs = _present_runs(shape)
-    succeeded = sum(name == "succeeded" and pod.ties.run in runs for pod, name in members)
+    succeeded = 0
+    if counts["succeeded"]:
+        runs = _present_runs(shape)
+        succeeded = sum(name == "succeeded" and pod.ties.run in runs for pod, name in members)
     up = sum(counts[name] for name in UP)
     done = max(0, succeeded - need.reclaimed)
-    disturbed = sum(
-        pod.phase == "Running" and name in {"lost", "crashing", "terminating"} for pod, name in members
-    )  # fmt: skip
+    disturbed = 0
+    if any(counts[name] for name in _DISTURBED):
+        disturbed = sum(pod.phase == "Running" and name in _DISTURBED for pod, name in members)
     return Tally(
         required=need.required or 0,
         live=len(members) - sum(counts[name] for name in TERMINAL),
@@ -150,11 +154,12 @@ def _up(shape: Shape) -> bool:
 
 
 def _succeeded_in_part(shape: Shape) -> bool:
+    if any(need.reclaimed for need in shape.gang.needs):
+        return True
+    if not shape.counts["succeeded"]:
+        return False
     runs = _present_runs(shape)
-    return any(need.reclaimed for need in shape.gang.needs) or any(
-        name == "succeeded" and pod.ties.run in runs
-        for pod, name in zip(shape.gang.members, shape.classes, strict=True)
-    )
+    return any(pod.ties.run in runs for pod in shape.pods(frozenset({"succeeded"})))
 
 
 def _placed(shape: Shape) -> bool:
