@@ -34,7 +34,7 @@ format: $(VENV)/.lint ## let ruff mend what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(VENV)/.test ## what a run costs beside the standard tools, about a minute (ARGS="--size L" for the large cluster)
+bench: $(VENV)/.test ## what a run costs beside plainer tools: five minutes at 100,000 pods (ARGS="--size S" for a quick look)
 	@$(BIN)/python -m bench.run $(ARGS)
 
 validate: ## Datadog's own validations (needs Python 3.13); ARGS=--sync writes the generated files first

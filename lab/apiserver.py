@@ -125,9 +125,10 @@ class ApiServer(FaultyServer):
         watching: bool = True,
         token: str | None = None,
         certificate: Path | None = None,
+        port: int = 0,
     ) -> None:
         """Open the port; requests are answered from `__enter__` on."""
-        super().__init__(faults, token=token, certificate=certificate)
+        super().__init__(faults, token=token, certificate=certificate, port=port)
         self.clock = clock
         self.streaming = streaming
         self.watching = watching

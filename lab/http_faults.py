@@ -117,16 +117,16 @@ def kind_of(query: Query) -> str:
 
 
 class FaultyServer(ABC):
-    """A server on a free port of 127.0.0.1. Use it as a context manager.
+    """A server on a port of 127.0.0.1. Use it as a context manager.
 
     `faults` may be assigned while it runs; the first row that matches counts. `log` holds the requests. With `token`, a
     request needs it as bearer token. With `certificate` (PEM, with its key) it is https.
     """
 
     def __init__(
-        self, faults: Iterable[Row] = (), *, token: str | None = None, certificate: Path | None = None
+        self, faults: Iterable[Row] = (), *, token: str | None = None, certificate: Path | None = None, port: int = 0
     ) -> None:
-        """Open the port; requests are answered from `__enter__` on."""
+        """Open the port, a free one where none is given; requests are answered from `__enter__` on."""
         self.token = token
         self.log: list[Request] = []
         self.stopping = threading.Event()
@@ -136,14 +136,14 @@ class FaultyServer(ABC):
         self.connections: set[socket.socket] = set()
         self._lock = threading.Lock()
         self.faults = list(faults)
-        self._server = _Server(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", port), Handler)
         self._server.faulty = self
         scheme = "http"
         if certificate is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate)
+            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.certify(certificate)
             # The handshake belongs to the request's own thread.
-            self._server.socket = context.wrap_socket(
+            self._server.socket = self._tls.wrap_socket(
                 self._server.socket, server_side=True, do_handshake_on_connect=False
             )
             scheme = "https"
@@ -162,6 +162,10 @@ class FaultyServer(ABC):
         self._server.shutdown()
         self._server.server_close()
         self.drop()
+
+    def certify(self, certificate: Path) -> None:
+        """Use this certificate for the connections to come."""
+        self._tls.load_cert_chain(certificate)
 
     def drop(self) -> None:
         """Break all connections."""

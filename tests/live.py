@@ -1,14 +1,13 @@
 # (C) datadog-kueue-gang contributors 2026-present
 # All rights reserved
 # Licensed under a 3-clause BSD style license (see LICENSE)
-"""What the tests share that let a check read a live API server: a cluster with one of everything, short waits, patience,
-and what must not be left over.
+"""What the tests share that let a check read a live API server.
 
-Whatever takes minutes in a cluster takes tenths of a second with `QUICK`. Nothing here sleeps for a fixed time: `until`
-looks again and again, and fails after some seconds, so that a slow machine is no reason to fail.
+A cluster with one of everything, short waits, patience, and what must not be left over. Whatever takes minutes in a
+cluster takes tenths of a second with `QUICK`. Nothing here sleeps for a fixed time: `until` looks again and again, and
+fails after some seconds, so that a slow machine is no reason to fail.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -69,7 +68,7 @@ def sockets() -> set[str]:
     found = set()
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
-            target = os.readlink(descriptor)
+            target = str(descriptor.readlink())
             if target.startswith("socket:"):
                 found.add(target)
     return found
@@ -83,30 +82,38 @@ def _kueue(kind: str, name: str, spec: Json) -> Json:
 
 
 def cluster() -> list[Json]:
-    """Return the objects of a small cluster, at least one of each kind.
+    """Return the objects of a small cluster, two of each kind or more.
 
     Four nodes with 8 GPUs each; `tunes` (Coscheduling) runs on two of them; of `evals` (native) one of two pods runs;
-    `trains` (a Job of Kueue) is admitted and starting on the last node.
+    `trains` (a Job of Kueue) is admitted and starting on the last node. What is called `spare` is no gang.
     """
-    quota = {"flavors": [{"name": "gpu", "resources": [{"name": GPU, "nominalQuota": "32"}]}], "coveredResources": [GPU]}
+    quota = {
+        "flavors": [{"name": "gpu", "resources": [{"name": GPU, "nominalQuota": "32"}]}],
+        "coveredResources": [GPU],
+    }
+    levels = [{"nodeLabel": "kubernetes.io/hostname"}]
     return [
         *(node(f"n{number}", 8) for number in range(4)),
         pod_group("tunes", 2),
+        pod_group("spare", 1),
         *(ready(f"tunes-{rank}", of_group("tunes"), f"n{rank}", scheduler=GANG_SCHEDULER) for rank in range(2)),
         native_group("evals", 2),
+        native_group("spare", None),
         ready("evals-0", of_native("evals"), "n2"),
         unscheduled("evals-1", of_native("evals"), NO_GPU),
         job("trains", 2, 2),
+        job("spare", 1, 1),
+        workload("job-spare", ("Job", "spare"), podset(1), finished=50),
         workload("job-trains", ("Job", "trains"), podset(2, gpus=4), admitted=200),
         *(
             bound(f"trains-{rank}", of_workload("job-trains") + of_job("trains", rank), "n3", gpus=4, since=100)
             for rank in range(2)
         ),
-        local_queue("lq", "cq"),
-        flavor("gpu"),
-        _kueue("ClusterQueue", "cq", {"cohortName": "all", "resourceGroups": [quota]}),
-        _kueue("Cohort", "all", {}),
-        _kueue("Topology", "default", {"levels": [{"nodeLabel": "kubernetes.io/hostname"}]}),
+        *(local_queue(name, "cq") for name in ("lq", "spare")),
+        *(flavor(name) for name in ("gpu", "spare")),
+        *(_kueue("ClusterQueue", name, {"cohort": "all", "resourceGroups": [quota]}) for name in ("cq", "spare")),
+        *(_kueue("Cohort", name, {}) for name in ("all", "spare")),
+        *(_kueue("Topology", name, {"levels": levels}) for name in ("default", "spare")),
     ]
 
 
@@ -114,15 +121,15 @@ def cluster() -> list[Json]:
 OBJECTS: Final[Mapping[str, int]] = {
     "pods": 6,
     "nodes": 4,
-    "jobs": 1,
-    "podgroups.scheduling.x-k8s.io": 1,
-    "podgroups.scheduling.k8s.io": 1,
-    "workloads.kueue.x-k8s.io": 1,
-    "clusterqueues": 1,
-    "localqueues": 1,
-    "cohorts": 1,
-    "resourceflavors": 1,
-    "topologies": 1,
+    "jobs": 2,
+    "podgroups.scheduling.x-k8s.io": 2,
+    "podgroups.scheduling.k8s.io": 2,
+    "workloads.kueue.x-k8s.io": 2,
+    "clusterqueues": 2,
+    "localqueues": 2,
+    "cohorts": 2,
+    "resourceflavors": 2,
+    "topologies": 2,
 }
 
 #: The head of Kueue's exposition, with the one family that the tests look for.

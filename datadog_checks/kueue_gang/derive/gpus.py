@@ -80,6 +80,7 @@ class NodeTotals:
 
 #: The part of a node in the totals of a resource, in the order of the fields.
 _Part = tuple[int, int, int, int, int]
+_Parts = tuple[tuple[str, _Part], ...]
 
 
 class NodeLedger:
@@ -102,7 +103,9 @@ class NodeLedger:
         self._asking: dict[int, tuple[PodSpec, int]] = {}
         self._totals: dict[str, NodeTotals] = {}
         self._having: Counter[str] = Counter()
-        self._parts: dict[str, dict[str, _Part]] = {}
+        self._parts: dict[str, _Parts] = {}
+        #: Nodes that are alike share one record.
+        self._shared: dict[_Parts, _Parts] = {}
         self._largest: dict[str, int] = {}
         self._stale: set[str] = set()
         self._taints_stale = False
@@ -183,20 +186,21 @@ class NodeLedger:
         return found
 
     def _update(self, name: str, tolerating: Mapping[str, set[Toleration]]) -> None:
-        for resource, part in self._parts.pop(name, {}).items():
+        for resource, part in self._parts.pop(name, ()):
             self._count(resource, part, -1)
         node = self._nodes.get(name)
         if node is None or not node.capacity:
             return
         able = self._takes_pods(node, tolerating)
-        parts = self._parts[name] = {}
-        for resource, capacity in node.capacity.items():
-            allocatable = node.allocatable.get(resource, 0)
-            free = (self.free(name, resource) or 0) if able else 0
-            parts[resource] = (
-                capacity, allocatable, max(0, capacity - allocatable), allocatable if able else 0, free
-            )  # fmt: skip
-            self._count(resource, parts[resource], 1)
+        parts = tuple((resource, self._part(node, resource, able=able)) for resource in node.capacity)
+        self._parts[name] = self._shared.setdefault(parts, parts)
+        for resource, part in parts:
+            self._count(resource, part, 1)
+
+    def _part(self, node: Node, resource: str, *, able: bool) -> _Part:
+        capacity, allocatable = node.capacity[resource], node.allocatable.get(resource, 0)
+        free = (self.free(node.name, resource) or 0) if able else 0
+        return capacity, allocatable, max(0, capacity - allocatable), allocatable if able else 0, free
 
     def _count(self, resource: str, part: _Part, sign: int) -> None:
         totals = self._totals.setdefault(resource, NodeTotals())

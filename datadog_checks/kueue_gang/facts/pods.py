@@ -35,7 +35,8 @@ from datadog_checks.kueue_gang.facts.fields import (
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES
 from datadog_checks.kueue_gang.facts.quantity import GpuResources, Units, pod_units
 
-PHASES = frozenset({"Pending", "Running", "Succeeded", "Failed", "Unknown"})
+#: A phase to the text that all pods of that phase share.
+PHASES = {phase: phase for phase in ("Pending", "Running", "Succeeded", "Failed", "Unknown")}
 
 _CONDITIONS = frozenset({"PodScheduled", "Ready"})
 #: Reasons with which a container of a Running pod waits without having failed: the sandbox is made anew.
@@ -210,8 +211,8 @@ class PodReducer:
             if version is None:
                 return None
         status = obj.get("status") or {}
-        phase = status.get("phase") or "Pending"
-        if phase not in PHASES:
+        phase = PHASES.get(status.get("phase") or "Pending")
+        if phase is None:
             msg = "status.phase is unknown"
             raise BadObjectError(msg)
         times = self._times

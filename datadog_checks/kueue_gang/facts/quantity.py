@@ -29,6 +29,8 @@ _SUFFIXES = {
 }
 _MAX_DIGITS = 64
 _MAX_UNITS = 2**53
+#: Bound of the memory of resource lists: nodes of one kind share one.
+_MAX_LISTS = 1000
 
 #: GPU units by resource name, sorted by name; only resources of which at least one unit is meant.
 Units = tuple[tuple[str, int], ...]
@@ -72,6 +74,8 @@ class GpuResources:
         """Take the globs of the option `gpu_resources`."""
         self._globs = globs
         self._known: dict[str, bool] = {}
+        #: What nodes of one kind have in common, once.
+        self._read: dict[tuple[tuple[str, str], ...], dict[str, int]] = {}
 
     def __contains__(self, resource: str) -> bool:
         """Tell whether a resource name means GPUs."""
@@ -82,8 +86,19 @@ class GpuResources:
         return known
 
     def read(self, resources: Json) -> dict[str, int]:
-        """Return the GPU units of a resource list (`capacity`, `allocatable`, `requests`), by resource."""
-        return {name: units(amount) for name, amount in resources.items() if name in self}
+        """Return the GPU units of a resource list (`capacity`, `allocatable`, `requests`), by resource.
+
+        Lists that state the same share the answer: it is to be read, not changed.
+        """
+        # API servers state quantities as text; as a key, the number 1 would be the same as True.
+        stated = tuple((name, str(amount)) for name, amount in resources.items() if name in self)
+        found = self._read.get(stated)
+        if found is None:
+            found = {name: units(resources[name]) for name, _ in stated}
+            if len(self._read) >= _MAX_LISTS:
+                self._read.clear()
+            self._read[stated] = found
+        return found
 
 
 def total(parts: list[dict[str, int]]) -> dict[str, int]:
@@ -142,7 +157,5 @@ def _container_units(container: Json, gpus: GpuResources) -> dict[str, int]:
     if not resources:
         return {}
     limits, requests = resources.get("limits"), resources.get("requests")
-    found = gpus.read(limits) if limits else {}
-    if requests:
-        found.update(gpus.read(requests))
-    return found
+    limited = gpus.read(limits) if limits else {}
+    return {**limited, **gpus.read(requests)} if requests else limited

@@ -30,6 +30,9 @@ from datadog_checks.kueue_gang.sources.resources import Resource
 SCHEDULER_METRICS = "scheduler_metrics"
 #: Seconds that the first reading waits for the first lists.
 FIRST_WAIT = 20.0
+#: Seconds that a later reading waits for a new list that is coming in, in all and for its next piece.
+LIST_WAIT = 10.0
+PIECE_WAIT = 1.0
 
 #: Field of `Changes` that holds the changes of a source. The others are read, and nothing is derived from them yet.
 _FIELDS = {
@@ -49,6 +52,9 @@ class Scheduler(Protocol):
 
     def read(self) -> SchedulerMetrics:
         """Read them. Raises SourceError."""
+
+    def abort(self) -> None:
+        """End every request, from any thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,7 @@ class Collector:
         self._scheduler_read_at: float | None = None
         self._were_up: set[str] = set()
         self._first = True
+        self._stopped = threading.Event()
         self._native: set[str] = set()
 
     def collect(self) -> Reading:
@@ -112,6 +119,8 @@ class Collector:
         if self._first:
             self._first = False
             self._await_first_lists()
+        else:
+            self._await_new_lists()
         after = self._read_scheduler([], {}) if before else None
         changes = self._changes()
         changes.scheduler = scheduler_count(before, after, self._places_native(changes.pods))
@@ -129,9 +138,12 @@ class Collector:
         return Reading(changes, tuple(health), errors, after or before, self._api.now(), lapsed=lapsed)
 
     def stop(self) -> None:
-        """End all threads soon; from any thread, and without waiting."""
+        """End all threads soon, and a reading that waits; from any thread, and without waiting."""
+        self._stopped.set()
         for reflector in self._reflectors:
             reflector.stop()
+        if self._scheduler:
+            self._scheduler.abort()
         self._news.set()
 
     def _refresh(self, *, again: bool = False) -> None:
@@ -144,6 +156,24 @@ class Collector:
             left = deadline - self._monotonic()
             if left <= 0:
                 self._log.info("first lists of %s are not complete yet; they come with a later run", ", ".join(waiting))
+                return
+            self._news.wait(left)
+            self._news.clear()
+            if self._stopped.is_set():
+                return
+            self._refresh(again=True)
+
+    def _await_new_lists(self) -> None:
+        """Take new lists whole while they flow; at one feed a reading their continue tokens would expire."""
+        progressed = self._monotonic()
+        deadline = progressed + LIST_WAIT
+        seen: list[int] = []
+        while counts := [one.listing for one in self._reflectors if one.listing is not None]:
+            now = self._monotonic()
+            if counts != seen:
+                seen, progressed = counts, now
+            left = min(deadline, progressed + PIECE_WAIT) - now
+            if left <= 0 or self._stopped.is_set():
                 return
             self._news.wait(left)
             self._news.clear()

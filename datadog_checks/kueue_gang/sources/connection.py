@@ -48,7 +48,7 @@ from datadog_checks.kueue_gang.sources.errors import (
     harmless,
 )
 from datadog_checks.kueue_gang.sources.framing import payload
-from datadog_checks.kueue_gang.sources.sockets import Sockets
+from datadog_checks.kueue_gang.sources.sockets import Sockets, socket_of
 
 Log = Logger | LoggerAdapter[Logger]
 Query = Mapping[str, str | int]
@@ -89,15 +89,17 @@ class Connection(ABC):
     ) -> urllib3.BaseHTTPResponse:
         """GET `path` and return the open response; the caller reads it and closes it. Raises SourceError.
 
-        `read_timeout` is for streams that may be silent for longer than the timeout, in seconds.
+        `read_timeout` is for streams that may be silent for longer than the timeout, in seconds. Their head may not.
         """
-        patience = self.timeout if read_timeout is None else read_timeout
-        response = self._answer(path, query, accept, patience)
+        response = self._answer(path, query, accept)
         if response.status == HTTPStatus.UNAUTHORIZED and self._renew():
             response.close()
-            response = self._answer(path, query, accept, patience)
+            response = self._answer(path, query, accept)
         if response.status != HTTPStatus.OK:
             raise self._refusal(path, response)
+        held = socket_of(response)
+        if read_timeout is not None and held is not None:
+            held.settimeout(read_timeout)
         return response
 
     def read(self, path: str, query: Query = _NO_QUERY, *, accept: str = JSON) -> bytes:
@@ -121,24 +123,29 @@ class Connection(ABC):
             raise from_exception(self.target, path, error) from None
 
     def abort(self) -> None:
-        """End every request that runs, and every later one, from any thread and at once."""
+        """End every request that runs, and every later one, from any thread and at once. Idle sockets are closed."""
         self._sockets.abort()
+        self._clear()
 
     @abstractmethod
     def close(self) -> None:
         """Close the idle connections. A later request opens new ones."""
 
+    def _clear(self) -> None:
+        """Close the idle connections, without waiting for anything."""
+        self.close()
+
     @abstractmethod
-    def _get(self, path: str, query: Query, accept: str, read_timeout: float) -> urllib3.BaseHTTPResponse:
+    def _get(self, path: str, query: Query, accept: str) -> urllib3.BaseHTTPResponse:
         """Send one request; the body is not read."""
 
     @abstractmethod
     def _renew(self) -> bool:
         """Read the credentials anew; False where there are none to read."""
 
-    def _answer(self, path: str, query: Query, accept: str, read_timeout: float) -> urllib3.BaseHTTPResponse:
+    def _answer(self, path: str, query: Query, accept: str) -> urllib3.BaseHTTPResponse:
         try:
-            response = self._get(path, query, accept, read_timeout)
+            response = self._get(path, query, accept)
         except SourceError:
             raise
         except Exception as error:  # noqa: BLE001 - libraries and exec plugins raise what they like
@@ -189,11 +196,12 @@ class KubeConnection(Connection):
         if login is not None:
             login.pool.clear()
 
-    def _get(self, path: str, query: Query, accept: str, read_timeout: float) -> urllib3.BaseHTTPResponse:
+    def _get(self, path: str, query: Query, accept: str) -> urllib3.BaseHTTPResponse:
         login = self._logged_in()
         headers = {"Accept": accept, "Accept-Encoding": "identity", "User-Agent": "datadog-kueue-gang"}
-        # The call runs the hook that re-reads a token file every minute and an exec plugin when its token expires.
-        credential = login.configuration.get_api_key_with_prefix("authorization")
+        # The call runs the hook that re-reads a token file every minute and an exec plugin when its token expires. It
+        # knows by which name the configuration holds the credential: that changed between kubernetes 35 and 37.
+        credential = login.configuration.auth_settings().get("BearerToken", {}).get("value")
         if credential:
             # A token file may end with a newline, which no header may hold.
             headers["Authorization"] = credential.strip()
@@ -204,8 +212,14 @@ class KubeConnection(Connection):
             headers=headers,
             preload_content=False,
             retries=False,
-            timeout=urllib3.Timeout(connect=self.timeout, read=read_timeout),
+            timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout),
         )
+
+    def _clear(self) -> None:
+        # Without the lock, which whoever logs in holds while a plugin runs.
+        login = self._login
+        if login is not None:
+            login.pool.clear()
 
     def _renew(self) -> bool:
         self.close()
@@ -296,13 +310,13 @@ class UrlConnection(Connection):
         """Close the idle connections."""
         self._session.http.session.close()
 
-    def _get(self, path: str, query: Query, accept: str, read_timeout: float) -> urllib3.BaseHTTPResponse:
+    def _get(self, path: str, query: Query, accept: str) -> urllib3.BaseHTTPResponse:
         self._session.authorize(self._base)
         response = self._session.http.get(
             self._base + path,
             params=dict(query),
             stream=True,
-            timeout=(self.timeout, read_timeout),
+            timeout=(self.timeout, self.timeout),
             extra_headers={"Accept": accept, "Accept-Encoding": "identity"},
         ).raw
         # requests would decode in a layer above this one.

@@ -57,7 +57,7 @@ class FolderConnection(Connection):
     def close(self) -> None:
         """Do nothing: files are closed where they are read."""
 
-    def _get(self, path: str, query: Query, accept: str, read_timeout: float) -> urllib3.BaseHTTPResponse:
+    def _get(self, path: str, query: Query, accept: str) -> urllib3.BaseHTTPResponse:
         raise NotImplementedError
 
     def _renew(self) -> bool:

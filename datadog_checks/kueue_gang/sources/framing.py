@@ -16,8 +16,9 @@ from typing import Final
 from urllib3 import BaseHTTPResponse
 from urllib3.exceptions import IncompleteRead, InvalidChunkLength
 
-#: Most bytes of one read.
+#: Most bytes of one read, and of the first.
 PIECE: Final = 256 * 1024
+_LEAST: Final = 8 * 1024
 #: A chunk begins with its size in hexadecimal; nobody needs more digits, or extensions longer than this.
 _LONGEST_HEAD: Final = 1024
 
@@ -44,8 +45,11 @@ def dechunked(raw: BufferedIOBase, response: BaseHTTPResponse) -> Iterator[bytes
     rest = b""
     #: Bytes of the present chunk that are still to come, with the line break that ends it.
     open_chunk = 0
+    #: Grows with what arrives: a quiet stream must not hold a large buffer while it waits.
+    most = _LEAST
     while True:
-        data = raw.read1(PIECE)
+        data = raw.read1(most)
+        most = min(PIECE, max(_LEAST, 2 * len(data)))
         if not data:
             # How much of a body without length is missing is not known; its text needs a number.
             raise IncompleteRead(0, open_chunk)

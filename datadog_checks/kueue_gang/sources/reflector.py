@@ -20,7 +20,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import chain
@@ -30,7 +30,7 @@ import orjson
 
 from datadog_checks.kueue_gang.facts.health import OK, SourceHealth
 from datadog_checks.kueue_gang.sources.api import MALFORMED, MAX_NAMED, PAGE, Api, Listing, object_name, reduced
-from datadog_checks.kueue_gang.sources.connection import Log
+from datadog_checks.kueue_gang.sources.connection import JSON, MAX_BODY, Log
 from datadog_checks.kueue_gang.sources.errors import SourceError, harmless, invalid
 from datadog_checks.kueue_gang.sources.pages import list_items, list_metadata
 from datadog_checks.kueue_gang.sources.resources import Resource
@@ -39,7 +39,10 @@ from datadog_checks.kueue_gang.sources.store import Table, by_name
 STALE: Final = "stale"
 #: The annotation of the bookmark that ends the initial events of a streaming list (KEP-3157).
 _INITIAL_END: Final = "k8s.io/initial-events-end"
-#: Statuses by which a server says that it has no streaming list, or no watch at all.
+#: How every line of a stream begins.
+_EVENT: Final = b'{"type"'
+_BOOKMARK: Final = b'{"type":"BOOKMARK"'
+#: Statuses by which a server says that it has no streaming list.
 _NO_STREAM: Final = frozenset(
     {
         HTTPStatus.BAD_REQUEST,
@@ -48,6 +51,19 @@ _NO_STREAM: Final = frozenset(
         HTTPStatus.NOT_ACCEPTABLE,
         HTTPStatus.UNPROCESSABLE_ENTITY,
         HTTPStatus.NOT_IMPLEMENTED,
+    }
+)
+#: Statuses by which a server says that it has no watch at all. A 404 is a resource that went after it was listed.
+_NO_WATCH: Final = frozenset({HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_ACCEPTABLE, HTTPStatus.NOT_IMPLEMENTED})
+#: Statuses by which it says that it cannot go on from a version. 504 is "Too large resource version": the server is
+#: behind what is known, as after a restore.
+_GONE: Final = frozenset(
+    {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.NOT_FOUND,
+        HTTPStatus.GONE,
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        HTTPStatus.GATEWAY_TIMEOUT,
     }
 )
 
@@ -161,8 +177,14 @@ class _Reader:
         self._answered = threading.Event()
         self._distrusted = threading.Event()
         self._resume: str | None = None
-        #: Watches in a row that ended at once without an event.
+        #: Watches in a row that ended at once without an event, and that could not go on from their version.
         self._empty = 0
+        self._gone = 0
+        #: The last line of the stream that is read, and whether the server sends bookmarks.
+        self._last = b""
+        self._bookmarks = False
+        #: Whether the run has the list that the stream goes on from.
+        self.listed = False
         #: Set where the server has no watch: the run lists by itself.
         self.polls = False
         #: When the server last proved that the stream is in step (monotonic).
@@ -176,7 +198,7 @@ class _Reader:
         self._feed.close()
 
     def distrust(self) -> None:
-        """Give up the stream at its next sign of life, and read a new list."""
+        """Read a new list in place of what comes next."""
         self._distrusted.set()
 
     def answer(self, version: str | None) -> None:
@@ -188,6 +210,8 @@ class _Reader:
         version: str | None = None
         failures = 0
         while not self._stop.is_set():
+            if self._distrusted.is_set():
+                version = None
             try:
                 version = self._list() if version is None else self._watch(version)
                 if self.polls:
@@ -196,8 +220,8 @@ class _Reader:
             except _GoneError:
                 version = None
                 # The first new list at once, for its version may just be old; then slower and slower.
-                failures += 1
-                self._wait(self._backoff(failures - 1) if failures > 1 else 0.0)
+                self._gone += 1
+                self._wait(self._backoff(self._gone - 1) if self._gone > 1 else 0.0)
             except SourceError as error:
                 failures += 1
                 self._feed.put(Failed(error))
@@ -226,6 +250,8 @@ class _Reader:
 
     def _list(self) -> str | None:
         """Read a list; return the version to watch from, None for a new list."""
+        self.listed = False
+        self._distrusted.clear()
         return self._api.first(self._resource, self._stream_list if self._streams else self._paged_list)
 
     def _stream_list(self, path: str) -> str | None:
@@ -265,7 +291,6 @@ class _Reader:
             token = metadata.get("continue")
             if token and token == query.get("continue"):
                 raise invalid(self._api.target, path, "the same page for ever")
-            self.alive = time.monotonic()
             if not self._feed.put(Page(body, last=not token)) or not token:
                 break
             query["continue"] = str(token)
@@ -279,16 +304,13 @@ class _Reader:
         try:
             response = self._open(path, {"resourceVersion": version})
         except SourceError as error:
-            if error.status == HTTPStatus.GONE:
+            if error.status in _GONE:
                 raise _GoneError from None
-            if error.status in _NO_STREAM:
-                self._log.info("%s: the server has no watch; it is listed in each run", self._resource.api_source)
-                self.polls = True
-                return version
-            if error.status == HTTPStatus.GATEWAY_TIMEOUT:
-                # "Too large resource version": the server is behind what we know, as after a restore.
-                raise _GoneError from None
-            raise
+            if error.status not in _NO_WATCH:
+                raise
+            self._log.info("%s: the server has no watch; it is listed in each run", self._resource.api_source)
+            self.polls = True
+            return version
         return self._move(path, response, version)
 
     def _open(self, path: str, query: dict[str, str]) -> Any:  # noqa: ANN401 - a urllib3 response
@@ -307,72 +329,104 @@ class _Reader:
 
         `version` is that of a watch, None for a streaming list: then the run has to say whether the list was complete.
         """
-        began = self.alive = time.monotonic()
-        chunks = self._api.chunks(path, response)
-        first = next(chunks, b"")
-        if version is None and not first:
-            raise self._api.no_list(path, b"", ValueError())
-        if first and not first.lstrip().startswith(b'{"type"'):
-            return self._no_stream(path, first + b"".join(chunks))
-        # The server has answered: what was down is up, also while nothing happens.
-        self._feed.put(Lines(b""))
-        rest, last = bytearray(), b""
-        pieces = chain((first,), chunks)
-        del first
+        began = time.monotonic()
+        self._last = b""
+        body: bytes | None = None
+        broke: SourceError | None = None
         try:
-            for chunk in pieces:
-                if self._distrusted.is_set():
-                    self._distrusted.clear()
-                    raise _GoneError
-                self.alive = time.monotonic()
-                complete = chunk.rfind(b"\n") + 1
-                if not complete:
-                    rest += chunk
-                    continue
-                block = bytes(rest) + chunk[:complete]
-                rest = bytearray(chunk[complete:])
-                last = block[block.rfind(b"\n", 0, len(block) - 1) + 1 :].strip() or last
-                if not self._feed.put(Lines(block)):
-                    return None
-                # Nothing is held while the next read waits, perhaps for minutes.
-                del chunk, block
+            body = self._follow(path, response, listed=version is not None)
         except SourceError as error:
             # A stream may end in any way. Whether the server is well, the next request tells.
             self._log.debug("%s: the stream ended: %s", self._resource.api_source, error)
+            broke = error
         finally:
             response.close()
+        if body is not None:
+            return self._no_stream(path, body)
+        lasted = time.monotonic() - began
+        if lasted > self._timing.watch / 2:
+            self._gone = 0
+        if broke is None and (version is not None or self.listed):
+            # It was said to its end, if only that nothing happened.
+            self.alive = time.monotonic()
         if version is None:
-            return self._ask()
-        if not last:
-            return self._after_nothing(version, time.monotonic() - began)
-        self._empty = 0
-        return _version_of(last)
+            if not self._last:
+                raise broke or self._api.no_list(path, b"", ValueError())
+            return self._ask(broke)
+        if not self._last:
+            return self._after_nothing(version, lasted, complete=broke is None)
+        version = _version_of(self._last)
+        self._empty = self._gone = 0
+        return version
 
-    def _after_nothing(self, version: str, lasted: float) -> str:
+    def _follow(self, path: str, response: Any, *, listed: bool) -> bytes | None:  # noqa: ANN401
+        """Move lines into the feed until the stream ends; return the body of an answer that is no stream.
+
+        `listed`: the run has what the stream goes on from, so that each sign of life tells that it is in step.
+        """
+        if listed and response.headers.get("Content-Type", "").startswith(JSON):
+            # The server has answered: what was down is up, also while nothing happens.
+            self._feed.put(Lines(b""))
+        pieces = self._api.chunks(path, response)
+        head = _head(pieces)
+        if head.lstrip() and not head.lstrip().startswith(_EVENT):
+            return self._whole(path, head, pieces)
+        blocks = _blocks(chain((head,), pieces))
+        del head
+        for block in blocks:
+            if self._distrusted.is_set():
+                raise _GoneError
+            if listed or self.listed:
+                self.alive = time.monotonic()
+            if block:
+                self._last = block[block.rfind(b"\n", 0, len(block) - 1) + 1 :].strip() or self._last
+                self._bookmarks = self._bookmarks or self._last.startswith(_BOOKMARK)
+                if not self._feed.put(Lines(block)):
+                    break
+            # Nothing is held while the next read waits, perhaps for minutes.
+            del block
+        return None
+
+    def _whole(self, path: str, head: bytes, pieces: Iterator[bytes]) -> bytes:
+        body = bytearray(head)
+        for piece in pieces:
+            body += piece
+            if len(body) > MAX_BODY:
+                raise invalid(self._api.target, path, f"more than {MAX_BODY} bytes that are no events")
+        return bytes(body)
+
+    def _after_nothing(self, version: str, lasted: float, *, complete: bool) -> str:
         """Return the version after a watch without any event.
 
-        Servers end a quiet watch after its time. One that ends it at once, again and again, does not know the version:
-        it is of the future, as after a restore.
+        A server that does not know the version, since it is of the future as after a restore, may end the watch at
+        once, again and again. Or it is silent until the watch is over, in which a server that sends bookmarks would
+        have sent one.
         """
-        self._empty = 0 if lasted > self._timing.watch / 2 else self._empty + 1
-        if self._empty >= 3:  # noqa: PLR2004 - a connection may break once or twice
+        long = lasted > self._timing.watch / 2
+        self._empty = 0 if long else self._empty + 1
+        if self._empty >= 3 or (long and complete and self._bookmarks):  # noqa: PLR2004 - a connection may break twice
             self._empty = 0
             raise _GoneError
         self._wait(self._backoff(self._empty) if self._empty else 0.0)
         return version
 
-    def _ask(self) -> str | None:
-        """Ask the run whether the list was complete: it knows when it has decoded everything."""
+    def _ask(self, broke: SourceError | None) -> str | None:
+        """Ask the run whether the list was complete: it knows when it has decoded everything.
+
+        Raises:
+            SourceError: it was not; `broke` where that is why.
+
+        """
         self._answered.clear()
         if self._feed.put(Ended()):
             self._answered.wait()
         if self._resume is None and not self._stop.is_set():
             message = f"{self._api.target.name}: the list of {self._resource.plural} broke"
-            raise SourceError("unreachable", message, "it is tried again")  # noqa: EM101 - a reason, no message
+            raise broke or SourceError("unreachable", message, "it is tried again")
         return self._resume
 
     def _no_stream(self, path: str, body: bytes) -> str | None:
-        """Take a list that a server without watch sent in place of a stream; it is then listed in each run."""
+        """Take a list that a server without watch sends in place of a stream; it is then listed in each run."""
         try:
             list_metadata(body)
         except ValueError as error:
@@ -381,6 +435,39 @@ class _Reader:
         self._feed.put(Page(body, last=True))
         self.polls = True
         return None
+
+
+def _head(pieces: Iterator[bytes]) -> bytes:
+    """Return the beginning of an answer, long enough to see whether it is a stream of events."""
+    head = b""
+    for piece in pieces:
+        head += piece
+        if len(head.lstrip()) >= len(_EVENT):
+            break
+    return head
+
+
+def _blocks(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a stream in blocks of complete ones; an empty block where none is complete yet.
+
+    Raises:
+        _GoneError: a line does not end.
+
+    """
+    rest = bytearray()
+    for piece in pieces:
+        complete = piece.rfind(b"\n") + 1
+        if complete:
+            block = bytes(rest) + piece[:complete]
+            rest = bytearray(piece[complete:])
+        else:
+            block = b""
+            rest += piece
+            if len(rest) > MAX_BODY:
+                raise _GoneError
+        del piece
+        yield block
+        del block
 
 
 def _version_of(line: bytes) -> str:
@@ -435,17 +522,21 @@ class Reflector:
         self._bad = 0
         #: Whether it was listed, or failed, in this run.
         self._fresh = False
+        self._stopped = False
 
     def start(self) -> None:
-        """Start the reader; does nothing where there is one, or none is needed."""
-        if self._watch and self._reader is None:
+        """Start the reader; does nothing where there is one, none is needed, or all has been stopped."""
+        if self._watch and self._reader is None and not self._stopped:
             self._feed = Feed(self.FEED)
             self._feed.news = self._news
             self._reader = _Reader(self._api, self.resource, self._feed, self._timing, self._log)
-            self._reader.thread.start()
+            # A stop meanwhile found no reader, or ends this one as soon as it runs.
+            if not self._stopped:
+                self._reader.thread.start()
 
     def stop(self) -> None:
         """End the reader soon, from any thread."""
+        self._stopped = True
         if self._reader:
             self._reader.stop()
 
@@ -453,6 +544,11 @@ class Reflector:
     def settled(self) -> bool:
         """Tell whether it was read whole, or failed: there is nothing to wait for."""
         return self._synced or self._error is not None
+
+    @property
+    def listing(self) -> int | None:
+        """How many objects of a new list have come so far, None while none comes in."""
+        return self._incoming.objects if self._incoming is not None else None
 
     @property
     def usable(self) -> bool:
@@ -518,17 +614,23 @@ class Reflector:
                 incoming.take(self.resource, obj, self._log)
         except ValueError as error:
             self.take_fail(Failed(invalid(self._api.target, self.resource.plural, f"no list ({error})")))
+            if self._reader:
+                # It takes the list for read, and would watch from its version.
+                self._reader.distrust()
             return
         if item.last:
             self._commit()
 
     def take_lines(self, item: Lines) -> None:
         """Take events."""
-        if self._synced:
+        if self._synced and self._incoming is None:
             self._error = None
-        for line in item.body.split(b"\n"):
-            if line:
-                self._event(line)
+        # A view, since an event has 10 KB and a copy of each costs a tenth of decoding it.
+        body, view, start = item.body, memoryview(item.body), 0
+        while (end := body.find(b"\n", start)) >= 0:
+            if end > start:
+                self._event(view[start:end])
+            start = end + 1
 
     def take_ended(self, _item: Ended) -> None:
         """Tell the reader whether the list that broke off was complete."""
@@ -544,7 +646,7 @@ class Reflector:
             self.table.replace({})
             self._synced = False
 
-    def _event(self, line: bytes) -> None:
+    def _event(self, line: memoryview) -> None:
         try:
             event = orjson.loads(line)
             kind, obj = event["type"], event["object"]
@@ -569,6 +671,8 @@ class Reflector:
 
     def _apply(self, kind: str, obj: Any) -> None:  # noqa: ANN401
         name = object_name(obj)
+        if name:
+            self._version = str(obj["metadata"].get("resourceVersion") or self._version)
         if kind == "DELETED":
             if name:
                 self.table.put(name, None)
@@ -587,7 +691,6 @@ class Reflector:
         if name:
             self.table.put(name, fact)
             self.table.unreadable.discard(name)
-        self._version = obj["metadata"].get("resourceVersion", self._version)
 
     def _commit(self) -> None:
         incoming, self._incoming = self._incoming, None
@@ -600,6 +703,8 @@ class Reflector:
         self._synced, self._error, self._fresh = True, None, True
         self._in_step = self._monotonic()
         self._resyncs += 1
+        if self._reader:
+            self._reader.listed = True
 
     def _poll(self) -> None:
         try:

@@ -86,6 +86,10 @@ class SchedulerEndpoint:
         """Close the connection."""
         self._connection.close()
 
+    def abort(self) -> None:
+        """End every request, from any thread."""
+        self._connection.abort()
+
 
 def scheduler_metrics(text: str) -> SchedulerMetrics:
     """Return what a scheduler's exposition says. Raises ValueError for a text without any scheduler_ family."""

@@ -61,8 +61,7 @@ class Sockets:
     @contextmanager
     def reading(self, response: Any) -> Iterator[None]:  # noqa: ANN401 - a urllib3 response
         """Know the socket of an answer while it is read."""
-        # http.client: the response's buffer, its raw reader, and the socket of that.
-        held = getattr(getattr(getattr(getattr(response, "_fp", None), "fp", None), "raw", None), "_sock", None)
+        held = socket_of(response)
         if held is None:
             yield
             return
@@ -100,6 +99,12 @@ class Sockets:
         """Shut a socket down that was opened after the abort."""
         if self._aborted and held is not None:
             _shut(held)
+
+
+def socket_of(response: Any) -> Any:  # noqa: ANN401 - a urllib3 response; a plain or TLS socket
+    """Return the socket that an answer is read from, None where it cannot be found."""
+    # http.client: the response's buffer, its raw reader, and the socket of that.
+    return getattr(getattr(getattr(getattr(response, "_fp", None), "fp", None), "raw", None), "_sock", None)
 
 
 def _shut(held: Any) -> None:  # noqa: ANN401 - a plain or TLS socket
