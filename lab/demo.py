@@ -75,9 +75,13 @@ def main() -> int:
             seconds = time.monotonic() - started
             print(_step(paint, f"Recorded clusters are served over HTTP at {server.url}, as an API server would."))
             print(_step(paint, f"The check read them with {len(server.log)} requests, in {seconds:.2f} seconds."))
-            print("\n".join(told(picture, sent, colour=colour, everything=options.all)), flush=True)
+            lines = told(picture, sent, colour=colour, everything=options.all, width=status.width(sys.stdout))
+            print("\n".join(lines), flush=True)
             if options.serve:
                 _serve(paint, server.url)
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; what is left in the buffer must not fail at exit.
+        sys.stdout = None
     except (ValueError, FailedError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -89,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m lab.demo",
         description="Serve recorded clusters, run the real check on them, show what it sends. No cluster is needed.",
-        epilog=f"scenarios (NAME/t1, NAME/t2, ... for another moment of one):\n{stories}",
+        epilog=f"scenarios (the number may be left out; NAME/t1, NAME/t2, ... for another moment of one):\n{stories}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -126,13 +130,15 @@ def instance(recording: Recording, url: str) -> dict[str, Any]:
     return found
 
 
-def told(picture: Picture, sent: Sent, *, colour: bool, everything: bool) -> Iterator[str]:
-    """Yield the lines that show the gangs and what was sent."""
+def told(
+    picture: Picture, sent: Sent, *, colour: bool, everything: bool, width: int | None = None
+) -> Iterator[str]:  # fmt: skip
+    """Yield the lines that show the gangs, in a table of that width, and what was sent."""
     paint = _painter(colour=colour)
     own = {name: series for name, series in sent.items() if name in OWN}
     yield _step(paint, "The gangs, as the command `kueue-gang status` shows them:")
     yield ""
-    yield from status.table(picture, {}, colour).splitlines()
+    yield from status.table(picture, (), status.View(colour=colour, width=width)).splitlines()
     yield ""
     yield _step(paint, f"What it sent to Datadog: {len(own)} metrics of its own in {_count(own)} series.")
     yield ""

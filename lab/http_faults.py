@@ -210,8 +210,9 @@ class FaultyServer(ABC):
         return None
 
     def admits(self, headers: Mapping[str, str]) -> bool:
-        """Tell whether a request has the token."""
-        return self.token is None or headers.get("Authorization") == f"Bearer {self.token}"
+        """Tell whether a request has the token. The name of the scheme may be written in any way (RFC 9110, 11.1)."""
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        return self.token is None or (scheme.lower() == "bearer" and token == self.token)
 
     def respond(self, target: str, headers: Mapping[str, str]) -> Answer:
         """Return the answer to a request for `target`, right or wrong."""

@@ -59,9 +59,11 @@ def side_by_side() -> Recording:
 def scenario(name: str) -> Recording:
     """Return a scenario at the moment that shows what it is about, or at another one: `3-degraded/t1`.
 
-    Raises ValueError for a name or a moment that was not recorded; the text names those that were.
+    Its number may be left out: `degraded/t1`. Raises ValueError for a name or a moment that was not recorded;
+    the text names those that were.
     """
     known, _, moment = name.partition("/")
+    known = next((full for full in SCENARIOS if full.partition("-")[2] == known), known)
     if known not in SCENARIOS:
         msg = f"no scenario {known!r}: there are {', '.join(SCENARIOS)}"
         raise ValueError(msg)

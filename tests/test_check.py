@@ -55,6 +55,33 @@ def test_one_run_sends_objects_and_scrape(aggregator: AggregatorStub) -> None:
     assert {one.tags["reason"] for one in sent.series["source.up"]} == {"ok"}
 
 
+def test_extra_metrics_alone(aggregator: AggregatorStub) -> None:
+    """With `kueue_metrics: none` just what `extra_metrics` names is scraped, and without it nothing is read at all."""
+    with ReplayServer(PARTIAL) as server:
+        run(instance(server, kueue_metrics="none", extra_metrics=["kueue_cluster_queue_status"]))
+        scraped = [name for name in aggregator.metric_names if name.startswith("kueue_gang.kueue.")]
+        assert scraped == ["kueue_gang.kueue.cluster_queue_status"]
+        server.log.clear()
+        run(instance(server, kueue_metrics="none"))
+        assert server.requests("/metrics") == []
+
+
+def test_credentials_do_not_follow_a_redirect(aggregator: AggregatorStub, tmp_path: Any) -> None:
+    """A header with a token goes to the server that the user named, and to no other one that this names."""
+    token = tmp_path / "token"
+    token.write_text("t0ken")
+    auth = {
+        "reader": {"type": "file", "path": str(token)},
+        "writer": {"type": "header", "name": "X-Auth-Token", "value": "<TOKEN>"},
+    }
+    with ReplayServer(PARTIAL) as other, ReplayServer(PARTIAL) as server:
+        server.faults = [("/metrics", Answer(302, b"", "text/plain", (("Location", f"{other.url}/metrics"),)))]
+        _, report = run(instance(server, auth_token=auth))
+        assert other.log == []
+    assert "redirects are not followed" in report
+    assert Sent(aggregator).only("source.up", api_source="kueue_metrics") == 0
+
+
 def test_no_kueue_endpoint_reads_the_api_only(aggregator: AggregatorStub) -> None:
     """Without openmetrics_endpoint nothing is scraped, and that is no failure."""
     with ReplayServer(PARTIAL) as server:
@@ -318,6 +345,53 @@ def test_series_that_lapsed_is_not_zero(aggregator: AggregatorStub, monkeypatch:
     sent = Sent(aggregator)
     (idle,) = sent.of("gpus.idle", idle_reason="starting")
     assert idle.value == 0, "the pods are gone: now it is zero, so that monitors recover"
+
+
+NO_PODS = b'{"kind":"PodList","metadata":{},"items":[]}'
+
+
+def test_a_source_that_is_gone_does_not_silence_the_others(
+    aggregator: AggregatorStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workloads cannot be read any more; what other sources tell still falls to zero, so that monitors recover."""
+    monkeypatch.setattr(KueueGangCheck, "TIMING", QUICK)
+    with ReplayServer(MIXED) as server:
+        check = KueueGangCheck("kueue_gang", {}, [instance(server, sync="list")])
+        check.run()
+        server.faults = [(WORKLOADS, 500)]
+        time.sleep(0.6)
+        check.run()
+        aggregator.reset()
+        check.run()
+        sent = Sent(aggregator)
+        assert sent.only("source.up", api_source="workloads.kueue.x-k8s.io") == 0
+        assert sent.total("gpus.idle", idle_reason="starting") == 6
+        server.recording = replace(MIXED, lists={**MIXED.lists, "pods": NO_PODS})
+        aggregator.reset()
+        check.run()
+        check.cancel()
+    (idle,) = Sent(aggregator).of("gpus.idle", idle_reason="starting")
+    assert idle.value == 0
+
+
+def test_zeros_begin_when_a_lapse_ends(aggregator: AggregatorStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outage that outlasts the tail does not swallow it: only now it is known to be zero."""
+    monkeypatch.setattr(KueueGangCheck, "TIMING", QUICK)
+    with ReplayServer(MIXED) as server:
+        check = KueueGangCheck("kueue_gang", {}, [instance(server, sync="list", zero_tail_seconds=1)])
+        check.run()
+        server.faults = [("/api/v1/pods", 500)]
+        time.sleep(0.6)
+        check.run()
+        time.sleep(1.1)
+        check.run()
+        server.faults = []
+        server.recording = replace(MIXED, lists={**MIXED.lists, "pods": NO_PODS})
+        aggregator.reset()
+        check.run()
+        check.cancel()
+    (idle,) = Sent(aggregator).of("gpus.idle", idle_reason="starting")
+    assert idle.value == 0
 
 
 def test_unknown_option_is_warned_of(aggregator: AggregatorStub, caplog: pytest.LogCaptureFixture) -> None:

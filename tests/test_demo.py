@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     """Run the demo in this process; return its exit code."""
     monkeypatch.setattr(sys, "argv", ["demo", *arguments])
+    # A test runner may set it for its own output.
+    monkeypatch.delenv("COLUMNS", raising=False)
     return demo.main()
 
 
@@ -77,6 +79,31 @@ def test_an_unknown_scenario_is_named(
         scenario(name)
     assert run(monkeypatch, "--scenario", name) == 1
     assert capsys.readouterr().err.startswith("error: no ")
+
+
+def test_the_number_of_a_scenario_may_be_left_out() -> None:
+    """Names without their number are names too, also with a moment; no two of them are equal."""
+    assert scenario("tas") == scenario("5-tas")
+    assert scenario("degraded/t1") == scenario("3-degraded/t1")
+    assert len({name.partition("-")[2] for name in SCENARIOS}) == len(SCENARIOS)
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly() -> None:
+    """As `| head` does: nothing is said about the pipe that it closed."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "lab.demo", "--all"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        env=environment,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(20) == 0
 
 
 def test_a_check_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

@@ -589,6 +589,7 @@ def test_labels_as_tags_load() -> None:
         ("kueue_metric", "kueue_metrics"),
         ("max_gang", "max_gangs"),
         ("exclude_namespace", "exclude_namespaces"),
+        ("namespace_", "namespaces"),
         ("openmetrics_endpoints", "openmetrics_endpoint"),
         ("prometheus_url", "openmetrics_endpoint"),
         ("kubeconfig", "kube_config_path"),

@@ -590,3 +590,14 @@ def test_a_resource_is_a_row():
     added = Resource("admissionchecks", "kueue.x-k8s.io", "admissionchecks", ("v1beta2",), _name)
     with ReplayServer(Recording.open(CAPTURES / "19-finished.tar.xz")) as server:
         assert _api(server).list(added).objects > 0
+
+
+def test_404_of_what_was_here(recording):
+    """What was read before and is in discovery still is not uninstalled: the 404 comes from somewhere else."""
+    with ReplayServer(recording) as server:
+        api = _api(server)
+        api.list(TABLE[WORKLOADS])
+        server.faults = [(f"{KUEUE}/v1beta2/w", 404), (f"{KUEUE}/v1beta1/w", 404)]
+        with pytest.raises(SourceError) as caught:
+            api.list(TABLE[WORKLOADS])
+    assert caught.value.reason == "invalid"

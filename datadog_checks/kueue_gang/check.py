@@ -28,7 +28,7 @@ from datadog_checks.kueue_gang.sources.api import Api
 from datadog_checks.kueue_gang.sources.collector import Collector, Reading
 from datadog_checks.kueue_gang.sources.connection import Connection, KubeConnection, UrlConnection
 from datadog_checks.kueue_gang.sources.errors import SourceError
-from datadog_checks.kueue_gang.sources.kueue_metrics import KueueScraper, scraper_config
+from datadog_checks.kueue_gang.sources.kueue_metrics import KueueScraper, scraper_config, scrapes
 from datadog_checks.kueue_gang.sources.reflector import Timing
 from datadog_checks.kueue_gang.sources.scheduler_metrics import SchedulerEndpoint
 
@@ -47,8 +47,7 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
     def __init__(self, name: str, init_config: Mapping[str, Any], instances: Sequence[Mapping[str, Any]]) -> None:
         """Take the options; they are validated, and the parts are built, at the first run."""
         super().__init__(name, init_config, instances)
-        scrapes = self.instance.get("openmetrics_endpoint") and self.instance.get("kueue_metrics", "gang") != "none"
-        self.scraper_configs = [scraper_config(self.instance)] if scrapes else []
+        self.scraper_configs = [scraper_config(self.instance)] if scrapes(self.instance) else []
         self.check_initializations.append(self._build)
         self.picture: Picture | None = None
         self._connection: Connection | None = None
@@ -87,7 +86,7 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
         times.append(_clocks())
         if reading:
             health += reading.health
-        lapsed = reading.lapsed if reading else not all(one.up for one in health)
+        lapsed = reading.lapsed if reading else frozenset[str]()
         report = Report(self.picture, health, reading.scheduler if reading else None, self._bad_samples())
         self._emitter.emit(report, time.monotonic(), lapsed=lapsed)
         times.append(_clocks())

@@ -200,7 +200,8 @@ def _pod_gpus(picture: Picture) -> Iterator[Sample]:
         )
         totals[resource] += amount
     for resource, amount in totals.items():
-        if not gpus.unknown[resource]:
+        # Only the nodes tell which GPUs are held on lost ones: without them some may be idle, and none is no answer.
+        if not gpus.unknown[resource] and (amount or picture.nodes is not None):
             yield _sample("gpus.idle_total", amount, _tag("gpu_resource", resource))
     for (queue, resource), amount in gpus.reserved.items():
         yield _sample("gpus.reserved", amount, *_queue_tags(queue), _tag("gpu_resource", resource))
@@ -260,6 +261,10 @@ def phases(durations: Mapping[str, float]) -> list[Sample]:
     return [_sample("run_seconds", seconds, _tag("phase", phase)) for phase, seconds in durations.items()]
 
 
+#: (name of the metric, tags).
+_Series = tuple[str, Tags]
+
+
 class Emitter:
     """Submits samples, and remembers which series must still be told as 0."""
 
@@ -268,24 +273,26 @@ class Emitter:
         self._agent = agent
         self._options = options
         #: Series with a zero tail: when each was last not zero (monotonic seconds).
-        self._last: dict[tuple[str, Tags], float] = {}
+        self._last: dict[_Series, float] = {}
+        #: Those that ended when sources lapsed, with these sources, and the sources that have lapsed.
+        self._unknown: dict[_Series, frozenset[str]] = {}
+        self._lapsed: frozenset[str] = frozenset()
 
-    def emit(self, report: Report, now: float, *, lapsed: bool = False) -> int:
+    def emit(self, report: Report, now: float, *, lapsed: frozenset[str] = frozenset()) -> int:
         """Submit a report.
 
         Args:
             report: what to say.
             now: monotonic time in seconds.
-            lapsed: something that was read before could not be read now: missing series are unknown, not zero.
+            lapsed: the sources that were read before and cannot be read now. A series that ends as one lapses is
+                unknown, not zero, until that source is back.
 
         Returns:
             The number of series that were submitted.
 
         """
         found = samples(report, self._options)
-        if not lapsed:
-            found += self._tail(found, now)
-        return self.submit(found)
+        return self.submit(found + self._tail(found, now, lapsed))
 
     def submit(self, found: Iterable[Sample]) -> int:
         """Submit samples; zeros only of the metrics that are sent as 0."""
@@ -298,22 +305,32 @@ class Emitter:
                 number += 1
         return number
 
-    def _tail(self, found: list[Sample], now: float) -> list[Sample]:
+    def _tail(self, found: list[Sample], now: float, lapsed: frozenset[str]) -> list[Sample]:
         """Return the zeros of series that fell to zero or vanished a short while ago."""
-        told: set[tuple[str, Tags]] = set()
+        lost, self._lapsed = lapsed - self._lapsed, lapsed
+        told: set[_Series] = set()
         for metric, value, tags in found:
             if metric.zero == "tail":
                 key = metric.name, tags
+                told.add(key)
                 if value:
                     self._last[key] = now
-                else:
-                    told.add(key)
+                    self._unknown.pop(key, None)
         zeros = []
-        for key, last in list(self._last.items()):
-            if last == now:
+        for key in list(self._last):
+            if key in told:
                 continue
-            if now - last > self._options.zero_tail:
+            if lost:
+                self._unknown[key] = self._unknown.get(key, frozenset()) | lost
+            causes = self._unknown.get(key)
+            if causes and causes & lapsed:
+                continue
+            if causes:
+                # Now it is known to be zero: its tail begins.
+                del self._unknown[key]
+                self._last[key] = now
+            if now - self._last[key] > self._options.zero_tail:
                 del self._last[key]
-            elif key not in told:
+            else:
                 zeros.append(Sample(OWN[key[0]], 0, key[1]))
         return zeros

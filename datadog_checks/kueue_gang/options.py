@@ -16,7 +16,7 @@ from typing import Any
 from datadog_checks.base.utils.models.validation.security import validate_require_trusted_provider
 
 from .config_models.instance import InstanceConfig
-from .config_models.validators import HTTP_OPTIONS, TLS_FILES, nearest
+from .config_models.validators import HARMFUL, HTTP_OPTIONS, TLS_FILES, nearest
 
 #: Options of an instance that the Agent or its base class reads and that the templates of the models leave out.
 AGENT_OPTIONS = frozenset(
@@ -66,7 +66,9 @@ def unknown_options(instance: Mapping[str, object]) -> list[tuple[str, str | Non
     """
     known = known_options()
     unknown = sorted(str(name) for name in instance if name not in known and not str(name).startswith("_"))
-    return [(name, OTHER_NAMES[name] if name in OTHER_NAMES else nearest(name, known)) for name in unknown]
+    # What is refused as soon as it is written is no advice.
+    advised = known - set(HARMFUL)
+    return [(name, OTHER_NAMES[name] if name in OTHER_NAMES else nearest(name, advised)) for name in unknown]
 
 
 def untrusted_options(instance: Mapping[str, object], security_config: object) -> list[str]:

@@ -873,6 +873,9 @@ def test_members_without_podset_label():
     fewer = look(*nodes(3), mpi_workload(), *up(2, tie)).gang("mpi")
     assert (fewer.state, fewer.missing) == ("partial", 1)
 
+    mixed = look(*nodes(3), mpi_workload(), *up(2, WORKERS), *up(1, tie, first=2)).gang("mpi")
+    assert (mixed.state, mixed.missing) == ("running", 0)
+
 
 def test_partial_admission():
     """A job that asks for eight and was admitted with four requires four."""
@@ -2090,6 +2093,7 @@ def test_disturbed_members_that_are_not_enough():
         pytest.param(290, DEFAULT_SCHEDULER, "degraded", id="ten seconds after the last bind"),
         pytest.param(296, DEFAULT_SCHEDULER, "partial", id="a late member within five seconds"),
         pytest.param(295, DEFAULT_SCHEDULER, "partial", id="just five seconds"),
+        pytest.param(294, DEFAULT_SCHEDULER, "degraded", id="six seconds"),
         pytest.param(600, DEFAULT_SCHEDULER, "partial", id="older than the bind"),
         pytest.param(290, GANG_SCHEDULER, "partial", id="of another scheduler"),
     ],

@@ -3,18 +3,24 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """`kueue-gang status`: one table of all gangs, and where the GPUs are.
 
-The table is made from a picture and a width, so that tests and the demo print it too. Colour tells at a glance what
-matters: red holds GPUs in vain, yellow waits, green works. It is used on a terminal, unless NO_COLOR says otherwise.
+The table is made from a picture and a view, so that tests and the demo print it too. Colour tells at a glance what
+matters: red holds GPUs in vain, yellow waits, green works. It is used on a terminal; NO_COLOR and FORCE_COLOR say
+otherwise. What is piped is as wide as it needs to be, and what goes to a terminal fits into it.
+
+While watching, pods that cannot be read any more leave the last picture standing, beside what is wrong and how old it
+is: a server that is replaced, or a laptop that slept, ends nothing.
 """
 
 import argparse
 import json
 import logging
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TextIO
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TextIO
 
 from datadog_checks.kueue_gang import settings
 from datadog_checks.kueue_gang.derive.deriver import Deriver
@@ -22,11 +28,14 @@ from datadog_checks.kueue_gang.derive.members import UP
 from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Picture
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.states import STATES_SENT
+from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED
+from datadog_checks.kueue_gang.facts.health import SourceHealth
 from datadog_checks.kueue_gang.sources.api import Api
 from datadog_checks.kueue_gang.sources.collector import Collector, Reading
 from datadog_checks.kueue_gang.sources.connection import Connection, KubeConnection, UrlConnection
-from datadog_checks.kueue_gang.sources.errors import SourceError
+from datadog_checks.kueue_gang.sources.errors import KUBE_API_URL, KUBE_CONFIG, SourceError, Target, harmless
 from datadog_checks.kueue_gang.sources.folder import FolderConnection
+from datadog_checks.kueue_gang.sources.resources import Resource
 
 _LOG = logging.getLogger(__name__)
 
@@ -46,27 +55,58 @@ _ORDER = (
 )  # fmt: skip
 assert set(_ORDER) == set(STATES_SENT)  # noqa: S101 - a state that was forgotten here would vanish from the table
 
-_COLUMNS = ("NAMESPACE", "GANG", "ENGINE", "QUEUE", "STATE", "UP", "MEMBERS", "HELD", "IDLE", "AGE")
+#: MEMBERS comes last: one long cell of it would push the others out of sight.
+_COLUMNS = ("NAMESPACE", "GANG", "ENGINE", "QUEUE", "STATE", "UP", "HELD", "IDLE", "AGE", "MEMBERS")
 _RIGHT = {"UP", "HELD", "IDLE", "AGE"}
+#: Columns that a narrow terminal does without, in this order.
+_DROPPED: Final = ("ENGINE", "QUEUE", "AGE")
+#: Characters of MEMBERS for which a column is dropped.
+_MEMBERS_WANTED: Final = 24
+#: Columns that are shortened when that is not enough, in this order, and the characters that are left of them at least.
+_SHORTENED: Final = (("MEMBERS", 12), ("GANG", 12), ("MEMBERS", 8), ("GANG", 8))
+_GAP: Final = "  "
 _DAY, _HOUR, _MINUTE = 86400, 3600, 60
+
+#: Engines whose absence is told of a folder: a list that was not recorded is gangs that are not seen.
+_ENGINES: Final = frozenset({"coscheduling", "kubernetes", "kueue"})
+#: Lists that gangs come from, beside the pods.
+_OF_GANGS: Final = frozenset({"jobs", "podgroups", "workloads"})
+
+
+class View(NamedTuple):
+    """How a picture is shown: in colour, cut to a width (None: as wide as it is), with a filter of namespaces on."""
+
+    colour: bool = False
+    width: int | None = None
+    namespaces: tuple[str, ...] = ()
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     rules = Rules(namespaces=tuple(options.namespace), include_cpu_gangs=options.cpu)
     connection = _connection(options)
+    resources = settings.wanted_resources(rules)
     watch = options.watch is not None and not options.folder
-    collector = Collector(Api(connection, log=_LOG), settings.wanted_resources(rules), _LOG, watch=watch)
+    engines = _ENGINES if options.folder else frozenset[str]()
+    collector = Collector(Api(connection, log=_LOG), resources, _LOG, watch=watch, named_engines=engines)
     deriver = Deriver(rules)
+    last: Picture | None = None
     try:
         while True:
             reading = collector.collect()
-            if not any(one.up for one in reading.health):
+            if options.watch is None and not any(one.up for one in reading.health):
                 raise next(iter(reading.errors.values()))
             picture = deriver.apply(reading.changes, reading.now)
-            text = as_json(picture, reading) if options.json else table(picture, reading.errors, coloured(sys.stdout))
-            print((_CLEAR if options.watch and not options.json and sys.stdout.isatty() else "") + text, flush=True)
-            if not options.watch:
+            if last is None or picture.pods_known:
+                # A copy, since the deriver moves the time of its own.
+                last = replace(picture)
+            if options.json:
+                _show(as_json(last, reading))
+            else:
+                view = View(coloured(sys.stdout), width(sys.stdout), rules.namespaces)
+                text = table(last, [*_down(reading), *_absent(resources, reading)], view)
+                _show((_CLEAR if options.watch and sys.stdout.isatty() else "") + text)
+            if options.watch is None:
                 return 0
             time.sleep(options.watch)
     finally:
@@ -74,36 +114,114 @@ def run(options: argparse.Namespace) -> int:
         connection.abort()
 
 
+def _show(text: str) -> None:
+    print(text, flush=True)
+
+
 def _connection(options: argparse.Namespace) -> Connection:
     if options.folder:
         return FolderConnection(options.folder)
+    later = "try it again" if options.watch is None else "it is tried again"
     if options.url:
-        return UrlConnection(options.url, {}, timeout=options.timeout)
-    in_cluster = "KUBERNETES_SERVICE_HOST" in os.environ and not (options.kubeconfig or options.context)
-    path = options.kubeconfig or (None if in_cluster else os.environ.get("KUBECONFIG") or "~/.kube/config")
+        target = replace(_URL, wrong=f"is {harmless(options.url)} the Kubernetes API? Check --url", later=later)
+        return UrlConnection(options.url, {}, timeout=options.timeout, target=target)
+    path = _config_path(options, os.environ)
+    target = replace(_kubeconfig(path, options.context) if path else _POD, later=later)
     return KubeConnection(
         config_path=os.path.expanduser(path) if path else None,  # noqa: PTH111 - KUBECONFIG may name several files
         context=options.context,
         timeout=options.timeout,
+        target=target,
     )
+
+
+def _config_path(options: argparse.Namespace, environment: Mapping[str, str]) -> str | None:
+    """Return the kubeconfig to use, None for the service account of the pod: what was named goes before what is there.
+
+    KUBECONFIG may name several files.
+    """
+    named: str | None = options.kubeconfig or environment.get("KUBECONFIG")
+    in_cluster = "KUBERNETES_SERVICE_HOST" in environment and not options.context
+    return named or (None if in_cluster else "~/.kube/config")
+
+
+_URL: Final = replace(
+    KUBE_API_URL,
+    credential="--url sends no credential: use --kubeconfig, or the URL of `kubectl proxy`",
+    tls="--url trusts the certificate authorities of this machine: use --kubeconfig, or the URL of `kubectl proxy`",
+    timeout="--timeout",
+)
+_POD: Final = replace(
+    KUBE_CONFIG,
+    credential="check the token of the pod's service account",
+    tls="check the certificate authority of the pod's service account",
+    timeout="--timeout",
+    absent="check the pod's service account, or use --kubeconfig or --url",
+)
+
+
+def _kubeconfig(path: str, context: str | None) -> Target:
+    """Return the words for the API server of a kubeconfig."""
+    chosen = f"context {context} of {path}" if context else path
+    return replace(
+        KUBE_CONFIG,
+        credential=f"check the user in {chosen}, or choose another with --kubeconfig or --context",
+        tls=f"check the certificate authority in {chosen}",
+        wrong=f"is this the Kubernetes API? Check the server in {chosen}",
+        timeout="--timeout",
+        absent=f"check {chosen}, or choose another with --kubeconfig, --context or --url",
+    )
+
+
+def _down(reading: Reading) -> list[str]:
+    """Return a line for each source that could not be read: why, and how old what is known of it is."""
+    lines = []
+    for one in sorted(reading.health, key=lambda health: health.source):
+        if one.up or one.reason == NOT_INSTALLED:
+            continue
+        error = reading.errors.get(one.source, "not read whole yet")
+        lines.append(f"down: {one.source}: {error}" + (f" (last read {age(one.age)} ago)" if one.age else ""))
+    return lines
+
+
+def _absent(resources: Sequence[Resource], reading: Reading) -> list[str]:
+    """Return a line that names the files of gangs that a folder has not."""
+    missing = {one.source for one in reading.health if one.reason == NOT_INSTALLED}
+    files = [
+        f"{one.plural}.{one.group}.json"
+        for one in resources
+        if one.api_source in missing and one.plural in _OF_GANGS
+    ]  # fmt: skip
+    return [f"not there: {', '.join(files)}: their gangs are not known"] if files else []
 
 
 def coloured(stream: TextIO) -> bool:
     """Tell whether a stream takes colour."""
-    return "NO_COLOR" not in os.environ and (stream.isatty() or "FORCE_COLOR" in os.environ)
+    if os.environ.get("NO_COLOR"):
+        return False
+    forced = os.environ.get("FORCE_COLOR")
+    return forced != "0" if forced else stream.isatty()
 
 
-def table(picture: Picture, errors: Mapping[str, SourceError], colour: bool) -> str:  # noqa: FBT001
-    """Return the table of gangs, the cluster's GPUs, and what could not be seen, as text."""
-    paint = _painter(colour)
-    lines = [paint(_BOLD, line) for line in _summary(picture)]
+def width(stream: TextIO) -> int | None:
+    """Return how many characters a line of a stream may have; None where it may have any number."""
+    told = os.environ.get("COLUMNS", "")
+    if stream.isatty() or (told.isdecimal() and int(told)):
+        return shutil.get_terminal_size().columns
+    return None
+
+
+def table(picture: Picture, unseen: Sequence[str], view: View) -> str:
+    """Return the table of gangs, the cluster's GPUs, and what could not be seen, as text.
+
+    `unseen` are lines about what could not be read.
+    """
+    paint = _painter(view.colour)
+    lines = [paint(_BOLD, line) for line in _summary(picture, view.namespaces)]
     gangs = sorted(picture.gangs, key=_rank)
-    if gangs:
-        lines += ["", *_rows(gangs, picture.now, paint)]
-    elif picture.pods_known:
-        lines += ["", "no gangs"]
-    lines += ["", *_gpu_lines(picture, paint)] if picture.nodes or picture.gpus.allocated else []
-    lines += _unseen(picture, errors, paint)
+    lines += ["", *_rows(gangs, picture.now, view.width, paint)] if gangs else []
+    lines += ["", *_gpu_lines(picture, view.namespaces, paint)] if picture.nodes or picture.gpus.allocated else []
+    lines += _unseen(picture, unseen, paint)
     return "\n".join(lines)
 
 
@@ -116,28 +234,52 @@ def _rank(gang: GangView) -> tuple[int, int, tuple[str, str, str]]:
     return order, -sum(gang.idle.values()), gang.key
 
 
-def _summary(picture: Picture) -> list[str]:
+def _summary(picture: Picture, namespaces: Sequence[str]) -> list[str]:
     if not picture.pods_known:
         return ["pods could not be read: no gangs are shown"]
     states = [gang.state or "not observable" for gang in picture.gangs]
+    if not states:
+        where = f" in namespace{'' if len(namespaces) == 1 else 's'} {', '.join(namespaces)}" if namespaces else ""
+        return [f"no gangs{where}"]
     counts = [f"{states.count(state)} {state}" for state in (*_ORDER, "not observable") if state in states]
-    gangs = f"{len(states)} gang{'' if len(states) == 1 else 's'}"
-    return [f"{gangs}: {', '.join(counts)}" if counts else gangs]
+    return [f"{len(states)} gang{'' if len(states) == 1 else 's'}: {', '.join(counts)}"]
 
 
-def _rows(gangs: Sequence[GangView], now: float, paint: Callable[[str, str], str]) -> list[str]:
-    cells = [_cells(gang, now) for gang in gangs]
-    widths = [max(len(row[column]) for row in (_COLUMNS, *cells)) for column in range(len(_COLUMNS))]
+def _rows(
+    gangs: Sequence[GangView], now: float, width: int | None, paint: Callable[[str, str], str]
+) -> list[str]:  # fmt: skip
+    cells = [dict(zip(_COLUMNS, _cells(gang, now), strict=True)) for gang in gangs]
+    widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in _COLUMNS}
+    if width is not None:
+        widths = _fitted(widths, width)
 
-    def line(row: Sequence[str]) -> str:
-        padded = (
-            cell.rjust(width) if name in _RIGHT else cell.ljust(width)
-            for cell, width, name in zip(row, widths, _COLUMNS, strict=True)
-        )
-        return "  ".join(padded).rstrip()
+    def line(row: Mapping[str, str]) -> str:
+        cut = {name: _cut(row[name], most) for name, most in widths.items()}
+        padded = (cut[name].rjust(most) if name in _RIGHT else cut[name].ljust(most) for name, most in widths.items())
+        return _GAP.join(padded).rstrip()
 
     painted = [paint(_COLOURS.get(gang.state or "", _DIM), line(row)) for gang, row in zip(gangs, cells, strict=True)]
-    return [paint(_BOLD, line(_COLUMNS)), *painted]
+    return [paint(_BOLD, line({name: name for name in _COLUMNS})), *painted]
+
+
+def _fitted(widths: Mapping[str, int], width: int) -> dict[str, int]:
+    """Return the widths of the columns that fit into a width: some are dropped, then MEMBERS and GANG are shortened."""
+    left = dict(widths)
+    members = min(left["MEMBERS"], _MEMBERS_WANTED)
+    for name in _DROPPED:
+        if _total({**left, "MEMBERS": members}) > width:
+            del left[name]
+    for name, least in _SHORTENED:
+        left[name] = max(min(least, left[name]), left[name] - max(0, _total(left) - width))
+    return left
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + len(_GAP) * (len(widths) - 1)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _cells(gang: GangView, now: float) -> tuple[str, ...]:
@@ -154,10 +296,10 @@ def _cells(gang: GangView, now: float) -> tuple[str, ...]:
         queue,
         gang.state or f"? ({gang.unobservable})",
         f"{up}/{'?' if gang.required is None else gang.required + done}",
-        ", ".join(f"{number} {name}" for name, number in sorted(others)) or "-",
         _amounts(gang.allocated),
         _amounts(gang.idle),
         age(None if gang.since is None else now - gang.since),
+        ", ".join(f"{number} {name}" for name, number in sorted(others)) or "-",
     )
 
 
@@ -183,15 +325,15 @@ def age(seconds: float | None) -> str:
     return f"{whole // _DAY}d"
 
 
-def _gpu_lines(picture: Picture, paint: Callable[[str, str], str]) -> list[str]:
+def _gpu_lines(picture: Picture, namespaces: Sequence[str], paint: Callable[[str, str], str]) -> list[str]:
+    # Gangs of other namespaces are not looked at, so that their GPUs are nobody's here.
+    other = "of no gang or in other namespaces" if namespaces else "of no gang"
     resources = sorted({*(picture.nodes or {}), *(resource for _, resource, _ in picture.gpus.allocated)})
     lines = []
     for resource in resources:
         uses = {use: _sum(picture.gpus.allocated, resource, use) for use in ("busy", "idle", "other")}
         totals = (picture.nodes or {}).get(resource)
-        told = [
-            f"{sum(uses.values())} allocated ({uses['busy']} busy, {uses['idle']} idle, {uses['other']} of no gang)"
-        ]
+        told = [f"{sum(uses.values())} allocated ({uses['busy']} busy, {uses['idle']} idle, {uses['other']} {other})"]
         if totals:
             told.insert(0, f"{totals.allocatable} allocatable")
             told.append(f"{totals.free} free" if picture.free_known else "free not known")
@@ -210,12 +352,12 @@ def _sum(amounts: Mapping[tuple[Any, str, str], int], resource: str, what: str) 
     return sum(amount for (_, name, kind), amount in amounts.items() if name == resource and kind == what)
 
 
-def _unseen(picture: Picture, errors: Mapping[str, SourceError], paint: Callable[[str, str], str]) -> list[str]:
+def _unseen(picture: Picture, unseen: Sequence[str], paint: Callable[[str, str], str]) -> list[str]:
     lines = [
         f"not observable: {signal} of {number} gang{'' if number == 1 else 's'} ({reason.replace('_', ' ')})"
         for (signal, reason), number in sorted(picture.unobservable.items())
     ]
-    lines += [f"down: {source}: {error}" for source, error in sorted(errors.items())]
+    lines += unseen
     return ["", *(paint(_YELLOW, line) for line in lines)] if lines else []
 
 
@@ -248,7 +390,7 @@ def as_json(picture: Picture, reading: Reading) -> str:
                     "reason": one.reason,
                     "objects": one.objects,
                     "bad_objects": one.bad,
-                    "error": str(reading.errors[one.source]) if one.source in reading.errors else None,
+                    "error": _error_json(one, reading.errors),
                 }
                 for one in reading.health
             ],
@@ -281,3 +423,8 @@ def _gang_json(gang: GangView, now: float) -> dict[str, object]:
 
 def _none(value: str) -> str | None:
     return None if value == NONE else value
+
+
+def _error_json(one: SourceHealth, errors: Mapping[str, SourceError]) -> str | None:
+    # What is not installed has its reason, and an advice that is for the check.
+    return str(errors[one.source]) if one.source in errors and one.reason != NOT_INSTALLED else None

@@ -17,7 +17,7 @@ def shared_timeout():
 
 
 def instance_allow_redirects():
-    return True
+    return False
 
 
 def instance_auth_type():

@@ -484,7 +484,7 @@ instance_max_gangs = _rule("max_gangs", _max_gangs)
 instance_gang_labels_as_tags = _rule("gang_labels_as_tags", _gang_labels_as_tags)
 
 
-_HARMFUL = {
+HARMFUL = {
     "bearer_token_auth": f"does nothing with `openmetrics_endpoint`: use {_AUTH_EXAMPLE}",
     "bearer_token_path": f"does nothing with `openmetrics_endpoint`: use {_AUTH_EXAMPLE}",
     "namespace": "would change the prefix of all metrics, which is fixed: use the list `namespaces`",
@@ -493,7 +493,7 @@ _HARMFUL = {
 
 def initialize_instance(values: dict[str, object]) -> dict[str, object]:
     """Refuse names that the models do not know, or know with another meaning, and that would do harm unseen."""
-    for name, problem in _HARMFUL.items():
+    for name, problem in HARMFUL.items():
         if values.get(name):
             raise _refusal(name, problem)
     return values
@@ -511,7 +511,7 @@ def check_instance(model: InstanceConfig) -> InstanceConfig:
 def _connection_faults(model: InstanceConfig) -> list[str]:
     """Tell what is wrong with how the instance reaches its sources."""
     endpoint, url, path = model.openmetrics_endpoint, model.kube_api_url, model.kube_config_path
-    scrapes = endpoint and (model.kueue_metrics != "none" or model.extra_metrics)
+    scrapes = endpoint and (model.kueue_metrics != "none" or model.metrics or model.extra_metrics)
     tests = [
         (
             not model.collect_kubernetes and not endpoint,

@@ -98,7 +98,9 @@ class Components:
         """Forget a component that holds nothing any more."""
         if component.empty:
             for name in component.names:
-                self._by_name.pop((component.namespace, name), None)
+                # One that was joined into another since it was touched has lost its names to that one.
+                if self._by_name.get((component.namespace, name)) is component:
+                    del self._by_name[component.namespace, name]
             self._removed.append(component)
 
     def take_removed(self) -> list[Component]:

@@ -13,7 +13,7 @@ changes give the same picture, which the tests hold for any series.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
 from datadog_checks.kueue_gang.derive.components import Component, Components, names_of_pod
@@ -98,7 +98,8 @@ class Deriver:
         dirty = self._take_objects(changes)
         # What nodes, time or context change may change the class of members that are the same.
         reclassify = self._on_nodes(moved_nodes) | self._overdue(now)
-        if self._take_context(changes):
+        # A clock that went back makes what was drawn for a later time unfounded.
+        if self._take_context(changes) or now < self._at:
             reclassify = {id(component): component for component in self._components}
         for component in reclassify.values():
             component.found = None
@@ -217,15 +218,14 @@ class Deriver:
         """Take what every component is seen against; tell whether it changed."""
         rerouted = False
         for old, new in changes.local_queues:
-            for queue in (old, new):
-                if queue:
-                    key = queue.namespace, queue.name
-                    route = self._queues.pop(key, None)
-                    if queue is new:
-                        self._queues[key] = queue.cluster_queue
-                        rerouted |= route != queue.cluster_queue
-                    else:
-                        rerouted |= new is None
+            queue = new or old
+            if queue is None:
+                continue
+            key = queue.namespace, queue.name
+            route = self._queues.pop(key, None)
+            if new:
+                self._queues[key] = new.cluster_queue
+            rerouted |= route != self._queues.get(key)
         read = "nodes" not in changes.unread
         context = Context(
             self._rules,
@@ -243,7 +243,7 @@ class Deriver:
             or before.unreadable_nodes != context.unreadable_nodes
             or before.schedulers != context.schedulers
             or self._changes.unread != changes.unread
-            or self._changes.unreadable != changes.unreadable
+            or _but_pods(self._changes.unreadable) != _but_pods(changes.unreadable)
         )
         self._context = context
         self._changes = Changes(unread=changes.unread, unreadable=changes.unreadable)
@@ -395,6 +395,11 @@ def _put(holder: dict, key: object, value: object | None) -> None:  # type: igno
         holder.pop(key, None)
     else:
         holder[key] = value
+
+
+def _but_pods(unreadable: Mapping[str, frozenset[tuple[str, str]]]) -> dict[str, frozenset[tuple[str, str]]]:
+    """Return the unreadable objects that others are seen against; a pod costs only itself."""
+    return {source: names for source, names in unreadable.items() if source != "pods"}
 
 
 def _readiness(node: Node | None) -> object:

@@ -24,11 +24,11 @@ from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.members import is_gone
 from datadog_checks.kueue_gang.derive.rules import Rules
+from datadog_checks.kueue_gang.derive.sizes import Need, job_needs, stated_size
 from datadog_checks.kueue_gang.facts.cluster import Cluster
 from datadog_checks.kueue_gang.facts.jobs import Job
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES, PodGroup
 from datadog_checks.kueue_gang.facts.pods import Pod, Ties
-from datadog_checks.kueue_gang.facts.quantity import Units
 from datadog_checks.kueue_gang.facts.workloads import PodSet, Workload
 
 KUEUE = "kueue"
@@ -36,24 +36,8 @@ JOB = "job"
 WORKLOADS = "workloads.kueue.x-k8s.io"
 
 _TERMINAL = frozenset({"Succeeded", "Failed"})
-#: KubeRay's names of groups where Kueue calls the podset otherwise.
-_RAY_GROUPS = {"headgroup": "head"}
 #: Reasons of sources that are down, in the words of `unobservable`.
 _UNOBSERVABLE = {"forbidden": "forbidden", "unauthorized": "forbidden"}
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """How many members of one podset a gang needs; `required` None where that cannot be known.
-
-    `reclaimed` of the succeeded members are already taken off `required`. `gpus` is the request of one pod, where a
-    template tells it.
-    """
-
-    podset: str
-    required: int | None
-    reclaimed: int = 0
-    gpus: Units = ()
 
 
 @dataclass(slots=True)
@@ -426,53 +410,6 @@ def job_of(ties: Ties) -> tuple[str, str]:
     return ("leaderworkerset", f"{ties.lws}-{ties.lws_index}") if ties.lws and ties.lws_index else ("", "")
 
 
-def stated_size(members: list[Pod]) -> int | None:
-    """Return the number of pods that a job's labels and annotations state, None where they state none."""
-    sizes = [size for pods in _by_podset(members).values() if (size := _stated_podset(pods)) is not None]
-    return sum(sizes) if sizes else None
-
-
-def job_needs(members: list[Pod]) -> tuple[Need, ...]:
-    """Return what a job without an object needs: the size that it states, else its members that have not failed."""
-    return tuple(
-        Need(podset, stated if (stated := _stated_podset(pods)) is not None else _unfailed(pods))
-        for podset, pods in sorted(_by_podset(members).items())
-    )
-
-
-def _by_podset(members: list[Pod]) -> dict[str, list[Pod]]:
-    podsets: dict[str, list[Pod]] = defaultdict(list)
-    for pod in members:
-        podsets[podset_of(pod)].append(pod)
-    return podsets
-
-
-def _stated_podset(pods: list[Pod]) -> int | None:
-    """Return the stated number of pods of a podset.
-
-    A LeaderWorkerSet states it. A JobSet states how many Jobs a ReplicatedJob has; they share a template, so that each
-    has as many pods as the one of which most are seen.
-    """
-    size = max((pod.ties.group_size for pod in pods if pod.ties.group_size), default=None)
-    if size is not None:
-        return size
-    replicas = max((pod.ties.replicas for pod in pods if pod.ties.replicas), default=None)
-    if replicas is None:
-        return None
-    largest_job = max(Counter(pod.ties.jobset_job for pod in pods if pod.phase != "Failed").values(), default=0)
-    return replicas * largest_job if largest_job else None
-
-
-def _unfailed(pods: list[Pod]) -> int:
-    return sum(pod.phase != "Failed" for pod in pods)
-
-
-def podset_of(pod: Pod) -> str:
-    """Return the podset that a pod's labels name, in the words of the one that made it."""
-    ties = pod.ties
-    return ties.podset or ties.replicated_job or ties.replica_type or _RAY_GROUPS.get(ties.ray_group, ties.ray_group)
-
-
 def _asks_for_gpus(gang: Gang) -> bool:
     return bool(
         any(need.gpus for need in gang.needs)
@@ -487,10 +424,16 @@ def _unique_names(gangs: list[Gang]) -> list[Gang]:
 
     Kueue gangs get the Workload's name. Jobs of two kinds keep theirs, which the owner's kind tells apart.
     """
-    taken = Counter((gang.namespace, gang.name) for gang in gangs if gang.live)
+    renamed = True
+    while renamed:
+        taken = Counter((gang.namespace, gang.name) for gang in gangs if gang.live)
+        renamed = False
+        for gang in gangs:
+            own = gang.workload.name if gang.engine == KUEUE and gang.workload else gang.name
+            # The new name may be that of a third one, which then gets its Workload's name, too.
+            if taken[gang.namespace, gang.name] > 1 and gang.name != own:
+                gang.name, renamed = own, True
     for gang in gangs:
         if taken[gang.namespace, gang.name] > 1:
-            if gang.engine == KUEUE and gang.workload:
-                gang.name = gang.workload.name
             gang.identity = f"{gang.owner_kind}/{gang.name}" if gang.engine == JOB else gang.name
     return sorted(gangs, key=lambda gang: (gang.engine, gang.namespace, gang.name, gang.identity))

@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from datadog_checks.kueue_gang.derive.members import CLASSES, PLACED, TERMINAL, UP
-from datadog_checks.kueue_gang.derive.membership import Gang, Need, podset_of
+from datadog_checks.kueue_gang.derive.membership import Gang
+from datadog_checks.kueue_gang.derive.sizes import Need, deletion_began, podset_of, present_runs
 from datadog_checks.kueue_gang.facts.nodes import Node
 from datadog_checks.kueue_gang.facts.pods import Pod
 
@@ -113,7 +114,7 @@ def _tally(need: Need, members: list[tuple[Pod, str]], shape: Shape) -> Tally:
     counts = Counter(name for _, name in members)
     succeeded = 0
     if counts["succeeded"]:
-        runs = _present_runs(shape)
+        runs = present_runs(shape.gang.members)
         succeeded = sum(name == "succeeded" and pod.ties.run in runs for pod, name in members)
     up = sum(counts[name] for name in UP)
     done = max(0, succeeded - need.reclaimed)
@@ -128,14 +129,6 @@ def _tally(need: Need, members: list[tuple[Pod, str]], shape: Shape) -> Tally:
         done=done,
         could_run=up + done + disturbed,
     )
-
-
-def _present_runs(shape: Shape) -> set[tuple[str, ...]]:
-    """Return the runs of the live members, else that of the newest one: an older run's successes do not count."""
-    live = {pod.ties.run for pod in shape.live}
-    if live or not shape.gang.members:
-        return live
-    return {max(shape.gang.members, key=lambda pod: (pod.created, pod.name)).ties.run}
 
 
 def _finished(shape: Shape) -> bool:
@@ -158,7 +151,7 @@ def _succeeded_in_part(shape: Shape) -> bool:
         return True
     if not shape.counts["succeeded"]:
         return False
-    runs = _present_runs(shape)
+    runs = present_runs(shape.gang.members)
     return any(pod.ties.run in runs for pod in shape.pods(frozenset({"succeeded"})))
 
 
@@ -249,11 +242,6 @@ def state_of(shape: Shape) -> str | None:
 
 # --- clocks
 # ------------------------------------------------------------------------------------------------------------
-
-
-def deletion_began(pod: Pod) -> float:
-    """Return when the deletion of a terminating pod began; deletionTimestamp is the end of its grace."""
-    return (pod.deletion or 0.0) - pod.deletion_grace
 
 
 def _up_since(pod: Pod) -> float | None:

@@ -108,6 +108,8 @@ class Api:
         self._sleep = sleep
         self._discovered: _Discovered | None = None
         self._discovering = threading.Lock()
+        #: The sources that have answered.
+        self._known: set[str] = set()
         #: The path that answered last, by source.
         self._paths: dict[str, str] = {}
 
@@ -130,14 +132,30 @@ class Api:
 
     def first(self, resource: Resource, read: Callable[[str], _Answer]) -> _Answer:
         """Return what `read` makes of the first path of `resource` that exists. Raises SourceError."""
+        missing: SourceError | None = None
         for version in self._versions(resource):
             path = self._paths[resource.api_source] = resource.path(version)
             try:
-                return read(path)
+                found = read(path)
             except SourceError as error:
                 if error.status != HTTPStatus.NOT_FOUND:
                     raise
+                missing = error
+            else:
+                self._known.add(resource.api_source)
+                return found
+        if missing and resource.api_source in self._known and self._serves(resource):
+            # It was here, and discovery says that it still is: something answers that is not the API server.
+            raise missing
         raise self.absent(resource)
+
+    def _serves(self, resource: Resource) -> bool:
+        """Ask the server anew whether it has a resource: what it said before may be five minutes old."""
+        with self._discovering:
+            self._discovered = None
+        groups = self.groups()
+        served = (groups or {}).get(resource.group, {})
+        return any(_has(served, version, resource.plural) for version in resource.versions)
 
     def path(self, resource: Resource) -> str:
         """Return the path of `resource` that was read last."""

@@ -61,7 +61,7 @@ class Scheduler(Protocol):
 class Reading:
     """What changed, how each source fared, why some failed, and the cluster's time.
 
-    `lapsed` says that a source that was read before cannot be read now.
+    `lapsed` are the sources that were read before and cannot be read now. One that was uninstalled is none: it answers.
     """
 
     changes: Changes
@@ -69,7 +69,7 @@ class Reading:
     errors: Mapping[str, SourceError]
     scheduler: SchedulerMetrics | None
     now: float
-    lapsed: bool = False
+    lapsed: frozenset[str] = frozenset()
 
 
 class Collector:
@@ -133,9 +133,10 @@ class Collector:
                 errors[reflector.resource.api_source] = error
             health.append(reflector.take_health())
         up = {one.source for one in health if one.up}
-        lapsed = bool(self._were_up & set(changes.unread) | (self._were_up - up) & {SCHEDULER_METRICS})
+        unread = {source for source, reason in changes.unread.items() if source in _FIELDS and reason != NOT_INSTALLED}
+        lapsed = self._were_up & unread | (self._were_up - up) & {SCHEDULER_METRICS}
         self._were_up |= up
-        return Reading(changes, tuple(health), errors, after or before, self._api.now(), lapsed=lapsed)
+        return Reading(changes, tuple(health), errors, after or before, self._api.now(), lapsed=frozenset(lapsed))
 
     def stop(self) -> None:
         """End all threads soon, and a reading that waits; from any thread, and without waiting."""
@@ -212,7 +213,7 @@ class Collector:
             metrics = self._scheduler.read()
         except SourceError as error:
             last = self._scheduler_read_at
-            errors[SCHEDULER_METRICS] = error
+            errors[SCHEDULER_METRICS] = error.bare()
             age = None if last is None else self._monotonic() - last
             health.append(SourceHealth(SCHEDULER_METRICS, error.reason, age))
             return None

@@ -26,11 +26,12 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from logging import Logger, LoggerAdapter, getLogger
+from logging import ERROR, Logger, LoggerAdapter, LogRecord, getLogger
 from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
@@ -176,6 +177,7 @@ class KubeConnection(Connection):
         config_path: str | None = None,
         context: str | None = None,
         timeout: float,
+        target: Target = KUBE_CONFIG,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Name the server: a kubeconfig where path or context is given, else the cluster that this runs in.
@@ -183,7 +185,7 @@ class KubeConnection(Connection):
         A context alone means the kubeconfig of KUBECONFIG or ~/.kube/config. It is read at the first request, so that
         a file that is not there yet is a SourceError of that request.
         """
-        super().__init__(KUBE_CONFIG, timeout, clock=clock)
+        super().__init__(target, timeout, clock=clock)
         self._config_path = config_path
         self._context = context
         self._lock = threading.Lock()
@@ -255,14 +257,53 @@ def _log_in(config_path: str | None, context: str | None, target: Target) -> _Lo
         if config_path or context:
             # persist_config would write renewed tokens into a file that is not ours.
             load = config.load_kube_config
-            load(config_path, context, configuration, persist_config=False)  # type: ignore[no-untyped-call]
+            with _complaints() as complaints:
+                load(config_path, context, configuration, persist_config=False)  # type: ignore[no-untyped-call]
+            if complaints:
+                raise config.ConfigException(complaints[0])  # noqa: TRY301 - told as what the load itself raises
         else:
             config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
     except Exception as error:  # noqa: BLE001 - a kubeconfig can be wrong in any way
-        msg = f"{target.name}: no configuration ({harmless(str(error) or type(error).__name__)})"
-        advice = "run in a pod with a service account, or set kube_config_path or kube_api_url"
-        raise SourceError("unreachable", msg, advice) from None  # noqa: EM101 - a reason, no text
+        # The package takes any YAML for a kubeconfig, and trips over what it is not.
+        said = "it is no kubeconfig" if isinstance(error, TypeError | AttributeError) else str(error)
+        msg = f"{target.name}: no configuration ({harmless(said or type(error).__name__)})"
+        raise SourceError("unreachable", msg, target.absent) from None  # noqa: EM101 - a reason, no text
     return _Login(configuration, RESTClientObject(configuration).pool_manager)
+
+
+@contextmanager
+def _complaints() -> Iterator[list[str]]:
+    """Collect what the kubernetes package logs as an error in this thread.
+
+    Of an exec plugin that failed it only logs the reason, and goes on without a credential: the server's refusal would
+    then be told in place of the cause.
+    """
+    found: list[str] = []
+    here = threading.get_ident()
+
+    def keep(record: LogRecord) -> bool:
+        ours = record.thread == here and record.module == "kube_config" and record.levelno >= ERROR
+        if ours:
+            found.append(record.getMessage())
+        return not ours
+
+    # The package logs on the root logger itself, which is where a filter of a logger counts.
+    root = getLogger()
+    root.addFilter(keep)
+    try:
+        yield found
+    finally:
+        root.removeFilter(keep)
+
+
+class _Http(RequestsWrapper):  # type: ignore[misc] # the base package has no types
+    """The Agent's HTTP client. It answers a TLS error by looking for certificates on a connection of its own."""
+
+    sockets: Sockets
+
+    def fetch_intermediate_certs(self, hostname: str, port: int = 443) -> list[bytes]:
+        """Return the certificates that may be missing; none where the abort was the error."""
+        return [] if self.sockets.aborted else cast("list[bytes]", super().fetch_intermediate_certs(hostname, port))
 
 
 class UrlConnection(Connection):
@@ -302,7 +343,8 @@ class UrlConnection(Connection):
             "persist_connections": True,
         }
         # Made here so that a wrong option shows at load; all threads share it.
-        http = RequestsWrapper(options_, dict(init_config or {}), logger=log or getLogger(__name__))
+        http = _Http(options_, dict(init_config or {}), logger=log or getLogger(__name__))
+        http.sockets = self._sockets
         self._sockets.track_session(http.session)
         self._session = _Session(http)
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import orjson
 import requests.exceptions
@@ -75,16 +75,26 @@ class SourceError(Exception):
         self.status = status
         self.retry_after = retry_after
 
+    def bare(self) -> Self:
+        """Return it without where it was raised. Those frames hold the answer and its connection while it is kept."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is read, in the words that an advice needs."""
+    """What is read, in the words that an advice needs.
+
+    `absent` is for a configuration that cannot be used, `later` for a server that will answer at another time.
+    """
 
     name: str
     credential: str
     tls: str
     wrong: str
     timeout: str = "kube_timeout"
+    absent: str = "run in a pod with a service account, or set kube_config_path or kube_api_url"
+    later: str = "it is tried again"
 
 
 KUBE_CONFIG: Final = Target(
@@ -118,13 +128,13 @@ _RBAC = "allow {rule}, see deploy/rbac.yaml"
 _CREDENTIAL = "{target.credential}"
 _TLS = "{target.tls}"
 _WRONG = "{target.wrong}"
-_LATER = "the server is busy or starting; it is tried again"
+_LATER = "the server is busy or starting; {target.later}"
 _NETWORK = "check the address, the network policy and that the server runs"
 
 _STATUSES: Final[dict[int, tuple[Reason, str]]] = {
     HTTPStatus.UNAUTHORIZED: ("unauthorized", _CREDENTIAL),
     HTTPStatus.FORBIDDEN: ("forbidden", _RBAC),
-    HTTPStatus.GONE: ("unreachable", "the list changed while it was read; it is tried again"),
+    HTTPStatus.GONE: ("unreachable", "the list changed while it was read; {target.later}"),
     HTTPStatus.TOO_MANY_REQUESTS: ("unreachable", _LATER),
 }
 _STATUS_CLASSES: Final[dict[int, tuple[Reason, str]]] = {
@@ -187,6 +197,13 @@ _EXCEPTIONS: Final[tuple[_Row, ...]] = (
         _NETWORK,
     ),
 )
+#: What OpenSSL says of an answer that is no TLS.
+_PLAIN: Final = "WRONG_VERSION_NUMBER"
+_PLAIN_HTTP: Final[tuple[Reason, str, str]] = (
+    "unreachable",
+    "TLS failed",
+    "the server speaks plain HTTP: use http://",
+)
 _OTHER_EXCEPTION: Final[tuple[Reason, str, str]] = ("invalid", "no valid answer", _WRONG)
 
 _RESOURCE_PATH: Final = re.compile(r"/api(?:s/(?P<group>[^/]+))?/[^/]+/(?P<plural>[^/]+)")
@@ -209,10 +226,13 @@ def from_status(target: Target, path: str, status: int, body: str, retry_after: 
 def from_exception(target: Target, path: str, error: BaseException) -> SourceError:
     """Return the error for an exception that came instead of an answer from `path` of `target`."""
     causes = tuple(_causes(error))
-    reason, what, advice = next(
-        (row[1:] for row in _EXCEPTIONS if any(isinstance(cause, row[0]) for cause in causes)),
-        _OTHER_EXCEPTION,
-    )
+    if any(isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) == _PLAIN for cause in causes):
+        reason, what, advice = _PLAIN_HTTP
+    else:
+        reason, what, advice = next(
+            (row[1:] for row in _EXCEPTIONS if any(isinstance(cause, row[0]) for cause in causes)),
+            _OTHER_EXCEPTION,
+        )
     return SourceError(
         reason,
         f"{target.name} {path}: {what} ({harmless(str(causes[-1]) or type(causes[-1]).__name__)})",

@@ -21,6 +21,7 @@ answer was read and was Kueue's: a login page, the visibility service or an empt
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
 from math import isfinite, isnan
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -34,6 +35,7 @@ from prometheus_client.samples import Sample
 
 from datadog_checks.kueue_gang.sources.connection import read_body
 from datadog_checks.kueue_gang.sources.errors import KUEUE, SourceError, from_exception, from_status, invalid
+from datadog_checks.kueue_gang.sources.sockets import Sockets
 
 #: Family as the parser names it (counters without `_total`) -> type.
 FAMILIES: Final[Mapping[str, str]] = {
@@ -162,6 +164,14 @@ _KUEUE_VALUES: Final[_Values] = {"reason": snake_case, "underlying_cause": snake
 _NO_VALUES: Final[_Values] = {}
 
 
+def scrapes(instance: Mapping[str, Any]) -> bool:
+    """Tell whether an `instance` (raw, as the user wrote it) asks for any of Kueue's metrics."""
+    return bool(instance.get("openmetrics_endpoint")) and (
+        instance.get("kueue_metrics", "gang") != "none"
+        or any(instance.get(option) for option in ("metrics", "extra_metrics"))
+    )
+
+
 def scraper_config(instance: Mapping[str, Any]) -> dict[str, Any]:
     """Return the scraper's configuration for the options of an `instance` (raw, as the user wrote them).
 
@@ -178,6 +188,7 @@ def scraper_config(instance: Mapping[str, Any]) -> dict[str, Any]:
     config = {
         "tag_by_endpoint": False,
         "collect_histogram_buckets": False,
+        "allow_redirects": False,
         **instance,
         "metrics": [metrics],
         "extra_metrics": [],
@@ -243,6 +254,11 @@ class KueueScraper(OpenMetricsScraper):  # type: ignore[misc] # the base package
         """Make the scraper. Raises what the base class raises for wrong options."""
         super().__init__(check, config)
         self.failure: SourceError | None = None
+        # One session for all scrapes, so that one can be ended from another thread.
+        self._persists = self.http.persist_connections
+        self.http.persist_connections = True
+        self._sockets = Sockets()
+        self._sockets.track_session(self.http.session)
         self._bad_samples: Counter[str] = Counter()
         self._path = urlsplit(self.endpoint).path or "/"
         self._renamed: dict[str, str] = dict(self.rename_labels)
@@ -255,19 +271,27 @@ class KueueScraper(OpenMetricsScraper):  # type: ignore[misc] # the base package
         taken, self._bad_samples = dict(self._bad_samples), Counter()
         return taken
 
+    def abort(self) -> None:
+        """End a scrape that runs, and every later one, from any thread and at once. The idle connection is closed."""
+        self._sockets.abort()
+        self.http.session.close()
+
     def scrape(self) -> None:
         """Read and send all metrics. Raises SourceError."""
+        self.failure = None
         try:
             super().scrape()
         except Exception as error:  # noqa: BLE001 - a parser meets foreign text here
-            self.failure = error if isinstance(error, SourceError) else self._failure(error)
-            super().submit_health_check(ServiceCheck.CRITICAL, message=str(self.failure))
-            if self._lenient and self.failure.reason == "unreachable" and self.failure.status is None:
-                self.check.log.warning("%s", self.failure)
-                return
-            raise self.failure from None
-        self.failure = None
-        super().submit_health_check(ServiceCheck.OK)
+            self.failure = (error if isinstance(error, SourceError) else self._failure(error)).bare()
+        if not self._persists:
+            self.http.session.close()
+        if self.failure is None:
+            super().submit_health_check(ServiceCheck.OK)
+            return
+        super().submit_health_check(ServiceCheck.CRITICAL, message=str(self.failure))
+        if not (self._lenient and self.failure.reason == "unreachable" and self.failure.status is None):
+            raise self.failure
+        self.check.log.warning("%s", self.failure)
 
     def submit_health_check(self, status: int, **kwargs: Any) -> None:  # noqa: ANN401
         """Do nothing: the base calls this as soon as there is a status line, and with texts that quote the URL."""
@@ -278,6 +302,8 @@ class KueueScraper(OpenMetricsScraper):  # type: ignore[misc] # the base package
         The base reads line by line, and a server that sends one byte now and then would hold the run for ever.
         """
         with self.get_connection() as connection:
+            if connection.status_code != HTTPStatus.OK:
+                raise from_status(KUEUE, self._path, connection.status_code, "")
             # The base chooses the parser by it.
             self._content_type = connection.headers.get("Content-Type", "")
             _, timeout = self.http.options["timeout"]

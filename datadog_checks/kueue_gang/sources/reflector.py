@@ -41,7 +41,6 @@ STALE: Final = "stale"
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 #: How every line of a stream begins.
 _EVENT: Final = b'{"type"'
-_BOOKMARK: Final = b'{"type":"BOOKMARK"'
 #: Statuses by which a server says that it has no streaming list.
 _NO_STREAM: Final = frozenset(
     {
@@ -180,9 +179,8 @@ class _Reader:
         #: Watches in a row that ended at once without an event, and that could not go on from their version.
         self._empty = 0
         self._gone = 0
-        #: The last line of the stream that is read, and whether the server sends bookmarks.
+        #: The last line of the stream that is read.
         self._last = b""
-        self._bookmarks = False
         #: Whether the run has the list that the stream goes on from.
         self.listed = False
         #: Set where the server has no watch: the run lists by itself.
@@ -224,7 +222,7 @@ class _Reader:
                 self._wait(self._backoff(self._gone - 1) if self._gone > 1 else 0.0)
             except SourceError as error:
                 failures += 1
-                self._feed.put(Failed(error))
+                self._feed.put(Failed(error.bare()))
                 self._wait(self._delay(error, failures))
             except Exception:  # noqa: BLE001 - a thread that dies would leave the source silent for ever
                 failures += 1
@@ -367,6 +365,7 @@ class _Reader:
         if listed and response.headers.get("Content-Type", "").startswith(JSON):
             # The server has answered: what was down is up, also while nothing happens.
             self._feed.put(Lines(b""))
+        ends = time.monotonic() + self._timing.watch + self._timing.margin
         pieces = self._api.chunks(path, response)
         head = _head(pieces)
         if head.lstrip() and not head.lstrip().startswith(_EVENT):
@@ -376,11 +375,14 @@ class _Reader:
         for block in blocks:
             if self._distrusted.is_set():
                 raise _GoneError
+            now = time.monotonic()
+            if now > ends:
+                # It drips: the server would have ended it by now.
+                raise invalid(self._api.target, path, "a stream that does not end")
             if listed or self.listed:
-                self.alive = time.monotonic()
+                self.alive = now
             if block:
                 self._last = block[block.rfind(b"\n", 0, len(block) - 1) + 1 :].strip() or self._last
-                self._bookmarks = self._bookmarks or self._last.startswith(_BOOKMARK)
                 if not self._feed.put(Lines(block)):
                     break
             # Nothing is held while the next read waits, perhaps for minutes.
@@ -399,12 +401,12 @@ class _Reader:
         """Return the version after a watch without any event.
 
         A server that does not know the version, since it is of the future as after a restore, may end the watch at
-        once, again and again. Or it is silent until the watch is over, in which a server that sends bookmarks would
-        have sent one.
+        once, again and again. Or it is silent until the watch is over, shortly before which it would have sent a
+        bookmark. A server without bookmarks is listed anew after each quiet watch.
         """
         long = lasted > self._timing.watch / 2
         self._empty = 0 if long else self._empty + 1
-        if self._empty >= 3 or (long and complete and self._bookmarks):  # noqa: PLR2004 - a connection may break twice
+        if self._empty >= 3 or (long and complete):  # noqa: PLR2004 - a connection may break twice
             self._empty = 0
             raise _GoneError
         self._wait(self._backoff(self._empty) if self._empty else 0.0)
@@ -710,7 +712,7 @@ class Reflector:
         try:
             self._incoming = self._api.list(self.resource)
         except SourceError as error:
-            self.take_fail(Failed(error))
+            self.take_fail(Failed(error.bare()))
             return
         self._commit()
 

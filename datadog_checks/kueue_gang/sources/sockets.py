@@ -3,10 +3,10 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """The open sockets of a connection, so that any thread can end what another one waits for.
 
-A reader may be in a handshake, wait for the head of an answer, or read a stream that lasts minutes. Neither urllib3 nor
-requests can interrupt that; shutting the socket down does, at once, and the reader gets an error as from a broken
-network. The sockets are found where urllib3 makes them: each connection of a pool tells when it connects, and an answer
-that has taken the socket over (Connection: close) tells while it is read.
+A reader may be connecting, in a handshake, wait for the head of an answer, or read a stream that lasts minutes. Neither
+urllib3 nor requests can interrupt that; shutting the socket down does, at once, and the reader gets an error as from a
+broken network. The sockets are found where they are made: each connection of a pool makes its own, and an answer that
+has taken the socket over (Connection: close) tells while it is read. Only the look-up of a name cannot be ended.
 """
 
 import socket
@@ -21,6 +21,8 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.sessions import Session
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.util.connection import allowed_gai_family
 
 
 class Sockets:
@@ -71,6 +73,17 @@ class Sockets:
         finally:
             self.drop(held)
 
+    @contextmanager
+    def keeping(self, held: socket.socket) -> Iterator[None]:
+        """Know a socket for a while. Raises ConnectionAbortedError after the abort."""
+        self.keep(held)
+        try:
+            if self._aborted:
+                raise ConnectionAbortedError
+            yield
+        finally:
+            self.drop(held)
+
     def keep(self, held: socket.socket) -> None:
         """Know a socket until it is dropped."""
         with self._lock:
@@ -95,6 +108,11 @@ class Sockets:
         for one in found:
             _shut(one)
 
+    @property
+    def aborted(self) -> bool:
+        """Tell whether all was ended."""
+        return self._aborted
+
     def check(self, held: Any) -> None:  # noqa: ANN401 - a plain or TLS socket
         """Shut a socket down that was opened after the abort."""
         if self._aborted and held is not None:
@@ -112,16 +130,53 @@ def _shut(held: Any) -> None:  # noqa: ANN401 - a plain or TLS socket
         held.shutdown(socket.SHUT_RDWR)
 
 
+class _Dialling(HTTPConnection):
+    """Connects as urllib3 does, but with a socket that is known while it connects."""
+
+    sockets: Sockets
+
+    def _new_conn(self) -> socket.socket:
+        try:
+            return self._dial()
+        except socket.gaierror as error:
+            raise NameResolutionError(self.host, self, error) from error
+        except TimeoutError as error:
+            raise ConnectTimeoutError(self, f"no connection to {self.host} in {self.timeout} s") from error
+        except OSError as error:
+            raise NewConnectionError(self, str(error)) from error
+
+    def _dial(self) -> socket.socket:
+        last = OSError("no address")
+        host = self._dns_host.strip("[]")
+        found = socket.getaddrinfo(host, self.port, allowed_gai_family(), socket.SOCK_STREAM)
+        for family, kind, protocol, _, address in found:
+            made = socket.socket(family, kind, protocol)
+            try:
+                for option in self.socket_options or ():
+                    made.setsockopt(*option)
+                made.settimeout(self.timeout)
+                if self.source_address:
+                    made.bind(self.source_address)
+                with self.sockets.keeping(made):
+                    made.connect(address)
+            except OSError as error:
+                made.close()
+                last = error
+            else:
+                return made
+        raise last
+
+
 def _pool_classes(sockets: Sockets) -> dict[str, type[HTTPConnectionPool]]:
     """Return pools whose connections are known to `sockets`, by scheme."""
 
-    class Plain(HTTPConnection):
+    class Plain(_Dialling):
         def connect(self) -> None:
             super().connect()
             sockets.add(self)
             sockets.check(self.sock)
 
-    class Secure(HTTPSConnection):
+    class Secure(_Dialling, HTTPSConnection):
         _handshaking: socket.socket | None = None
 
         def _new_conn(self) -> socket.socket:
@@ -140,6 +195,8 @@ def _pool_classes(sockets: Sockets) -> dict[str, type[HTTPConnectionPool]]:
                     self._handshaking.close()
             sockets.add(self)
             sockets.check(self.sock)
+
+    Plain.sockets = Secure.sockets = sockets
 
     class PlainPool(HTTPConnectionPool):
         ConnectionCls = Plain
