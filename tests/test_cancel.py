@@ -213,7 +213,6 @@ def test_before_the_first_run(server: ApiServer, aggregator: AggregatorStub) -> 
     assert server.log == []
 
 
-@pytest.mark.xfail(strict=True, reason="KueueGangCheck.cancel() before its parts are built leaves no mark")
 def test_a_run_after_the_cancel_starts_nothing(server: ApiServer, aggregator: AggregatorStub) -> None:
     """A run that was due already when its check was cancelled leaves no thread behind."""
     check = make(server.url)
@@ -308,7 +307,6 @@ def test_during_a_run_that_reads_the_scheduler(server: ApiServer, aggregator: Ag
     assert not run.is_alive()
 
 
-@pytest.mark.xfail(strict=True, reason="KueueGangCheck.cancel() does not reach the scraper yet")
 def test_during_a_run_that_scrapes_kueue(server: ApiServer, aggregator: AggregatorStub) -> None:
     """Kueue does not answer, and the run ends all the same."""
     server.faults = [("/metrics", "silent")]

@@ -354,6 +354,9 @@ OF_LISTS = {"huge object", "object without metadata"} | {
 def test_fault_that_comes_later(source: str, fault: str, aggregator: AggregatorStub) -> None:
     """A fault that comes when all was well: what was known stays for a while, and what was missed is made up for."""
     case, reason = FAULTS[fault], reason_of(source, FAULTS[fault])
+    if case.absent:
+        # What was there, and is in discovery still, has not been uninstalled.
+        reason = "invalid"
     if source in KINDS and fault in QUIET:
         # A watch that is silent or slow is waited for as long as it may be quiet; meanwhile its age grows.
         reason = "ok"

@@ -55,6 +55,7 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
         self._deriver: Deriver | None = None
         #: CPU seconds of the phases of the last run, for the benchmark.
         self.cpu: dict[str, float] = {}
+        self._cancelled = False
         self._scraped_at: float | None = None
         self._warned: frozenset[str] = frozenset()
 
@@ -69,6 +70,9 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
             CheckException: Kueue's endpoint or the whole API could not be read; the text says why and what to do.
 
         """
+        if self._cancelled:
+            # It was due already when the Agent unscheduled it.
+            return
         health: list[SourceHealth] = []
         errors: dict[str, SourceError] = {}
         if self.scraper_configs:
@@ -100,6 +104,9 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
 
     def cancel(self) -> None:
         """End all threads and requests; the Agent calls this from any thread when it unschedules the check."""
+        self._cancelled = True
+        for scraper in list(self.scrapers.values()):
+            scraper.abort()
         if self._collector:
             self._collector.stop()
         if self._connection:

@@ -863,6 +863,22 @@ def test_launcher_has_succeeded_while_workers_are_cleaned_up():
     assert seen.gang("mpi").state == "finishing"
 
 
+def test_launcher_was_reclaimed():
+    """The launcher has ended and was reclaimed, its pod is gone: nothing of it is required, and the workers finish."""
+    made = podset(1, "launcher", gpus=0, reclaimed=1), podset(2, "workers")
+    seen = look(*nodes(2), workload("wl", ("MPIJob", "mpi"), *made, admitted=500), *up(2, WORKERS))
+    gang = seen.gang("mpi")
+    assert (gang.state, gang.required, gang.missing) == ("finishing", 2, 0)
+
+
+def test_launcher_of_a_gang_that_was_ready_is_missing():
+    """A podset with nothing placed is no reason to say that the gang holds nothing: it was ready, it is degraded."""
+    wl = mpi_workload()
+    wl["status"]["conditions"].append(condition("PodsReady", "True", 400, "Started"))
+    seen = look(*nodes(2), wl, *up(2, WORKERS))
+    assert seen.gang("mpi").state == "degraded"
+
+
 def test_members_without_podset_label():
     """Where members name no podset, the podsets cannot be told apart and are counted together."""
     tie = of_workload("wl", "")
@@ -1922,6 +1938,40 @@ def test_successes_of_an_older_run_do_not_count():
     assert classes(gang) == {"succeeded": 1, "ready": 1, "missing": 1}
 
 
+def test_successes_of_two_runs():
+    """Beside a success of an older run one of the present run counts: finishing."""
+    old, again = owned("Job", "first"), owned("Job", "second")
+    seen = look(
+        *nodes(3),
+        pod_group("train", 2),
+        succeeded("old", TRAIN + old, "n0", created=9000, since=8990),
+        succeeded("w0", TRAIN + again, "n1"),
+        ready("w1", TRAIN + again, "n2"),
+    )
+    assert seen.gang("train").state == "finishing"
+
+
+def test_done_members_count_among_the_placed():
+    """What has succeeded is done: with the rest bound the gang is starting, with one of two there it is partial."""
+    group, done = pod_group("train", 3), succeeded("w0", TRAIN, "n0")
+    two = [bound(f"w{index}", TRAIN, f"n{index}") for index in (1, 2)]
+    assert look(*nodes(3), group, done, *two).gang("train").state == "starting"
+    partial = look(*nodes(3), group, done, two[0]).gang("train")
+    assert (partial.state, partial.missing) == ("partial", 1)
+
+
+def test_done_members_count_among_those_that_complete_it():
+    """One has succeeded, one runs, one is lost: with these three it was complete. Degraded."""
+    seen = look(
+        *nodes(2),
+        pod_group("train", 3),
+        succeeded("w0", TRAIN, "n0"),
+        ready("w1", TRAIN, "n1"),
+        ready("w2", TRAIN, "gone"),
+    )
+    assert seen.gang("train").state == "degraded"
+
+
 def test_running_members_need_not_be_ready():
     """A member whose helper container has ended is not Ready and runs: the gang runs."""
     seen = look(*nodes(2), pod_group("train", 2), *[running(f"w{index}", TRAIN, f"n{index}") for index in (0, 1)])
@@ -2409,6 +2459,21 @@ def test_clock_of_degraded_by_pods_ready():
     assert seen.gang("js").since == ago(250)
 
 
+@pytest.mark.parametrize(
+    "pods_ready",
+    [
+        pytest.param(("True", 3000, "Started"), id="it never fell back"),
+        pytest.param(("False", 7000, "WaitForRecovery"), id="it is of the admission before"),
+    ],
+)
+def test_clock_of_degraded_where_pods_ready_does_not_tell(pods_ready: tuple):
+    """Only a WaitForRecovery of this admission tells since when; else the oldest replacement does."""
+    wl = jobset_workload(podset(3), created=9000, admitted=5000, pods_ready=pods_ready)
+    seen = look(*nodes(2), wl, *up(2, IN_WL, created=5000, since=4900), new("w2", IN_WL, created=240))
+    gang = seen.gang("js")
+    assert (gang.state, gang.since) == ("degraded", ago(240))
+
+
 def test_clock_of_degraded_by_replacements():
     """Degraded since: the creation of the oldest replacement."""
     seen = look(
@@ -2448,6 +2513,18 @@ def test_clock_of_finishing():
         succeeded("w0", TRAIN, "n0"),
         ready("w1", TRAIN, "n1", ready_since=290),
         ready("w2", TRAIN, "n2", ready_since=280),
+    )
+    gang = seen.gang("train")
+    assert (gang.state, gang.since) == ("finishing", ago(280))
+
+
+def test_clock_of_finishing_with_a_surplus():
+    """Of three required one is done: the second of those that run completed it, a third did not."""
+    seen = look(
+        *nodes(4),
+        pod_group("train", 3),
+        succeeded("w0", TRAIN, "n0"),
+        *[ready(f"w{index}", TRAIN, f"n{index}", ready_since=since) for index, since in ((1, 290), (2, 280), (3, 100))],
     )
     gang = seen.gang("train")
     assert (gang.state, gang.since) == ("finishing", ago(280))

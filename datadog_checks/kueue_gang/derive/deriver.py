@@ -336,6 +336,9 @@ class Deriver:
         self._unobservable.update(drawn.unobservable)
         self._hidden.update(drawn.hidden)
         self._complete.update(drawn.memory.complete)
+        for gang in component.found.gangs:
+            if gang.key not in drawn.memory.attention:
+                self._attention.pop(gang.key, None)
         self._attention.update(drawn.memory.attention)
         for view in drawn.views:
             self._summary.add(view)
