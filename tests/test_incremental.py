@@ -99,7 +99,13 @@ class Life:
         for reflector in self.collector._reflectors:
             facts[FIELDS[reflector.resource.api_source]] += list(reflector.table)
         changes = reading.changes
-        whole = Cluster(**facts, scheduler=changes.scheduler, unread=changes.unread, unreadable=changes.unreadable)
+        whole = Cluster(
+            **facts,
+            scheduler=changes.scheduler,
+            unread=changes.unread,
+            unreadable=changes.unreadable,
+            behind=changes.behind,
+        )
         picture = self.deriver.apply(changes, reading.now)
         full, self.memory = derive(whole, self.rules, self.memory, reading.now)
         assert told(Seen(picture, self.deriver.memory())) == told(Seen(full, self.memory))

@@ -705,7 +705,7 @@ def read(
 ) -> Cluster:
     """Reduce objects to the facts of a cluster; one that cannot be understood is named unreadable."""
     reduce = reducers(rules)
-    facts: dict[str, list[Any]] = {}
+    facts: dict[str, Any] = {}
     unreadable: dict[str, set[tuple[str, str]]] = {}
     for obj in objects:
         source, sequence = SOURCES[obj["apiVersion"].split("/")[0], obj["kind"]]

@@ -12,8 +12,10 @@ from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.transitions import Memory
 from datadog_checks.kueue_gang.facts.cluster import Changes, Cluster
 from tests.model.build import (
+    COSCHEDULING,
     NOW,
     SOURCES,
+    WORKLOADS,
     Json,
     Seen,
     Tie,
@@ -56,9 +58,9 @@ class Following:
         self.deriver = Deriver(self.rules)
         self.facts: dict[tuple[str, str, str], Any] = {}
 
-    def see(self, *objects: Json, now: float = NOW) -> Seen:
-        """Return what it sees when the cluster has become these objects, in the order of their names."""
-        facts, changes = {}, Changes()
+    def see(self, *objects: Json, now: float = NOW, behind: str = "") -> Seen:
+        """Return what it sees when the cluster has become these objects; the source `behind` fails at present."""
+        facts, changes = {}, Changes(behind={behind: "unreachable"} if behind else {})
         for obj in objects:
             source, _ = SOURCES[obj["apiVersion"].split("/")[0], obj["kind"]]
             name = source, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
@@ -152,3 +154,31 @@ def test_each_gang_of_a_namespace_has_a_name_of_its_own():
     for one in made:
         one["metadata"]["ownerReferences"][0]["uid"] = f"uid-{one['metadata']['name']}"
     assert sorted(view.name for view in look(*NODES, *made).picture.gangs) == ["a", "x", "y"]
+
+
+def test_a_node_that_came_while_nodes_cannot_be_read_is_not_lost():
+    """The nodes are those of a minute ago; a pod that runs on none of them runs on a new one."""
+    gang = [pod_group("g", 2), *(ready(f"p{index}", of_group("g"), f"late{index}") for index in range(2))]
+    check = Following()
+    check.see(*NODES)
+    seen = check.see(*NODES, *gang, behind="nodes")
+    assert (seen.gang("g").state, seen.idle) == ("running", 0)
+    assert check.see(*NODES, *gang).gang("g").state == "degraded", "once they are read, what is not there is gone"
+
+
+def test_pods_whose_group_came_while_groups_cannot_be_read_are_no_orphans():
+    """Nothing is said of a gang whose PodGroup may exist."""
+    pods = [ready(f"p{index}", of_group("g"), f"n{index}") for index in range(2)]
+    check = Following()
+    check.see(*NODES)
+    seen = check.see(*NODES, *pods, behind=COSCHEDULING)
+    assert (seen.gang("g").state, seen.unobservable("required"), seen.idle) == (None, {"no_sample": 1}, 0)
+    assert check.see(*NODES, *pods).gang("g").state == "orphan"
+
+
+def test_pods_whose_workload_came_while_workloads_cannot_be_read_may_save_their_work():
+    """Pods that go with ten minutes of grace, of a Workload that is not known yet."""
+    pods = [terminating(ready(f"p{index}", of_workload("w"), f"n{index}"), began=20, grace=600) for index in range(2)]
+    check = Following()
+    check.see(*NODES)
+    assert check.see(*NODES, *pods, behind=WORKLOADS).idle == 0

@@ -3,6 +3,8 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """How many members a job needs whose size only its pods tell: a pod counts once, whoever goes and whoever comes."""
 
+from typing import Any
+
 import pytest
 
 from tests.model.build import (
@@ -36,7 +38,7 @@ def works(seen: Seen, *, required: int = 4) -> None:
     assert (gang.state, gang.required, seen.idle) == ("running", required, 0), classes(gang)
 
 
-def four(ties: list[Tie], **more: object) -> list[Json]:
+def four(ties: list[Tie], **more: Any) -> list[Json]:
     """Return four pods that work."""
     return [ready(f"w{index}", tie, f"n{index}", **more) for index, tie in enumerate(ties)]
 

@@ -235,6 +235,7 @@ class Deriver:
             self._queues,
             known_gang_schedulers(self._rules, changes.scheduler),
             workloads_known=changes.unread.get(WORKLOADS, NOT_INSTALLED) == NOT_INSTALLED,
+            nodes_in_step="nodes" not in changes.behind,
         )
         before = self._context
         changed = (
@@ -243,10 +244,11 @@ class Deriver:
             or before.unreadable_nodes != context.unreadable_nodes
             or before.schedulers != context.schedulers
             or self._changes.unread != changes.unread
+            or self._changes.behind != changes.behind
             or _but_pods(self._changes.unreadable) != _but_pods(changes.unreadable)
         )
         self._context = context
-        self._changes = Changes(unread=changes.unread, unreadable=changes.unreadable)
+        self._changes = Changes(unread=changes.unread, unreadable=changes.unreadable, behind=changes.behind)
         return changed
 
     def _take_sensitivity(self, changes: Changes) -> bool:
@@ -284,6 +286,7 @@ class Deriver:
             workloads=sorted(component.workloads.values(), key=lambda workload: workload.name),
             unread=self._changes.unread,
             unreadable=self._changes.unreadable,
+            behind=self._changes.behind,
         )
         known = {
             gang.key: (gang.members, classes)

@@ -44,7 +44,8 @@ class Context:
 
     `nodes` is None where they were not read; `unreadable_nodes` exist and could not be understood; `lost_from` says
     when those that are not Ready turn lost. `queues` maps (namespace, LocalQueue) to its ClusterQueue. `schedulers` are
-    the names known to serve gangs, `workloads_known` is False where Kueue is there and its Workloads were not read.
+    the names known to serve gangs, `workloads_known` is False where Kueue is there and its Workloads were not read,
+    `nodes_in_step` is False where nodes may have come that are not known.
     """
 
     rules: Rules
@@ -54,17 +55,18 @@ class Context:
     queues: Mapping[tuple[str, str], str]
     schedulers: frozenset[str]
     workloads_known: bool = True
+    nodes_in_step: bool = True
 
     def is_lost(self, pod: Pod, now: float) -> bool:
         """Tell whether a pod's node is absent, or has not been Ready for more than the grace.
 
-        Nobody knows while the nodes, or just that one, cannot be read.
+        Nobody knows while the nodes, or just that one, cannot be read; one that came since they were read is not lost.
         """
         node = pod.node
         if not node or self.nodes is None:
             return False
         if node not in self.nodes:
-            return node not in self.unreadable_nodes
+            return self.nodes_in_step and node not in self.unreadable_nodes
         time = self.lost_from.get(node)
         return time is not None and now > time
 

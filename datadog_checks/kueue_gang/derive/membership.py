@@ -212,8 +212,9 @@ class _Sorting:
         key = (engine, pod.namespace, name)
         if key not in self.gangs:
             gang = self.gangs[key] = Gang(engine, pod.namespace, name)
-            if not self.cluster.was_read(source):
-                gang.unobservable = _UNOBSERVABLE.get(self.cluster.unread[source], "no_sample")
+            doubt = self.cluster.doubt(source)
+            if doubt:
+                gang.unobservable = _UNOBSERVABLE.get(doubt, "no_sample")
                 gang.source_down = True
             elif self.cluster.is_unreadable(source, pod.namespace, name):
                 gang.unobservable = "ambiguous"
@@ -248,7 +249,7 @@ class _Sorting:
         if workload and kueue:
             self.pods_of[workload.namespace, workload.name] += pods
         elif named and kueue:
-            if not self.cluster.was_read(WORKLOADS) or self.cluster.is_unreadable(WORKLOADS, pod.namespace, named):
+            if self.cluster.doubt(WORKLOADS) or self.cluster.is_unreadable(WORKLOADS, pod.namespace, named):
                 self._unjudged_workload(pods, named)
             else:
                 self._leave_out(pods, None, names_gone=True)
@@ -256,10 +257,10 @@ class _Sorting:
             self._leave_out(pods, workload, names_gone=False)
 
     def _unjudged_workload(self, pods: list[Pod], name: str) -> None:
-        read, namespace = self.cluster.was_read(WORKLOADS), pods[0].namespace
-        reason = "ambiguous" if read else _UNOBSERVABLE.get(self.cluster.unread[WORKLOADS], "no_sample")
+        doubt, namespace = self.cluster.doubt(WORKLOADS), pods[0].namespace
+        reason = _UNOBSERVABLE.get(doubt, "no_sample") if doubt else "ambiguous"
         gang = self.gangs.setdefault(
-            (KUEUE, namespace, name), Gang(KUEUE, namespace, name, unobservable=reason, source_down=not read)
+            (KUEUE, namespace, name), Gang(KUEUE, namespace, name, unobservable=reason, source_down=bool(doubt))
         )
         gang.members += pods
 

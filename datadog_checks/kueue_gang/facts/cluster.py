@@ -5,7 +5,8 @@
 
 A source that was not read is no empty source. `unread` names it with its reason, and whatever depends on it is not
 derived. `unreadable` names single objects that exist and could not be understood: a PodGroup with a negative minMember
-exists, so its pods are no orphans.
+exists, so its pods are no orphans. `behind` names the sources that were read and cannot be at present, with the reason:
+what they told holds, and what came since they do not know.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,10 +53,11 @@ class Cluster:
     scheduler: SchedulerCount | None = None
     unread: Mapping[str, str] = field(default_factory=dict)
     unreadable: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    behind: Mapping[str, str] = field(default_factory=dict)
 
-    def was_read(self, source: str) -> bool:
-        """Tell whether a source was read whole."""
-        return source not in self.unread
+    def doubt(self, source: str) -> str | None:
+        """Return why an object that is not there may exist all the same; None where its absence is a fact."""
+        return self.unread.get(source) or self.behind.get(source)
 
     def is_installed(self, source: str) -> bool:
         """Tell whether a source exists here, read or not."""
@@ -85,6 +87,7 @@ class Changes:
     scheduler: SchedulerCount | None = None
     unread: Mapping[str, str] = field(default_factory=dict)
     unreadable: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    behind: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, cluster: Cluster) -> "Changes":
@@ -104,4 +107,5 @@ class Changes:
             scheduler=cluster.scheduler,
             unread=cluster.unread,
             unreadable=cluster.unreadable,
+            behind=cluster.behind,
         )

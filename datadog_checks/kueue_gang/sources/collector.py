@@ -183,6 +183,7 @@ class Collector:
     def _changes(self) -> Changes:
         taken: dict[str, list[Any]] = {field: [] for field in _FIELDS.values()}
         unread: dict[str, str] = {}
+        behind: dict[str, str] = {}
         unreadable: dict[str, frozenset[tuple[str, str]]] = {}
         for reflector in self._reflectors:
             source = reflector.resource.api_source
@@ -191,9 +192,11 @@ class Collector:
                 taken[_FIELDS[source]] += found
             if not reflector.usable:
                 unread[source] = reflector.error.reason if reflector.error else STALE
+            elif reflector.error and source in _FIELDS:
+                behind[source] = reflector.error.reason
             if reflector.table.unreadable:
                 unreadable[source] = frozenset(reflector.table.unreadable)
-        return Changes(**taken, unread=unread, unreadable=unreadable)  # type: ignore[arg-type]
+        return Changes(**taken, unread=unread, unreadable=unreadable, behind=behind)  # type: ignore[arg-type]
 
     def _places_native(self, pods: Sequence[tuple[Pod | None, Pod | None]]) -> frozenset[str]:
         """Return the schedulers that place native gangs, by all the pods seen so far."""
