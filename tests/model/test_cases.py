@@ -36,6 +36,7 @@ from tests.model.build import (
     ago,
     bound,
     classes,
+    condition,
     container,
     crashing,
     failed,

@@ -99,8 +99,8 @@ def seconds(obj: Json, key: str, default: float) -> float:
 
 
 def wanted_labels(labels: Json, wanted: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Return the labels that the user wants as tags; one that is no text is none."""
-    return tuple((key, value) for key in wanted if isinstance(value := labels.get(key), str))
+    """Return the labels that the user wants as tags; one that is no text, or an empty one, is none."""
+    return tuple((key, value) for key in wanted if isinstance(value := labels.get(key), str) and value)
 
 
 def moment(obj: Json, key: str) -> float | None:
