@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench validate metadata wheel clean
+.PHONY: help demo test lint format bench soak validate metadata wheel clean
 # A stamp of a set-up that failed half-way must not stand for a finished one.
 .DELETE_ON_ERROR:
 
@@ -36,6 +36,9 @@ format: $(VENV)/.lint ## let ruff mend what it can
 
 bench: $(VENV)/.test ## what a run costs beside plainer tools: five minutes at 100,000 pods (ARGS="--size S" for a quick look)
 	@$(BIN)/python -m bench.run $(ARGS)
+
+soak: $(VENV)/.test ## two thousand runs on a cluster that never rests: memory, threads, descriptors (ARGS="--runs 200")
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 validate: ## Datadog's own validations (needs Python 3.13); ARGS=--sync writes the generated files first
 	@.ci/ddev-validate $(ARGS)

@@ -6,9 +6,9 @@
     python -m tests.soak [--runs 2000] [--seed 1]
 
 The cluster lives in a process of its own, behind the lab's API server, so that memory, threads and descriptors of this
-process are those of the check. In each step gangs end and others with new names come, pods start, finish and are deleted,
-nodes post their status and come and go; watches are cut, end and expire, the server restarts, sources fail for a while,
-objects break, and Kueue is uninstalled and comes back. Fifteen seconds pass in the cluster with each run.
+process are those of the check. In each step gangs end and others with new names come, pods start, finish and are
+deleted, nodes post their status and come and go; watches are cut, end and expire, the server restarts, sources fail for
+a while, objects break, and Kueue is uninstalled and comes back. Fifteen seconds pass in the cluster with each run.
 
 What it prints, at intervals: memory (RSS, after a collection of garbage), threads, descriptors, and the gangs and pods
 that are known. What it asserts: from the time on when everything has happened once there is no growth.
@@ -31,6 +31,7 @@ from datadog_checks.base.stubs import aggregator
 from datadog_checks.kueue_gang import KueueGangCheck
 from datadog_checks.kueue_gang.sources import api as api_module
 from lab.apiserver import KINDS, ApiServer
+from lab.http_faults import Fault
 from tests.live import KUEUE_METRICS, QUICK, SCHEDULER_METRICS, cluster, instance, readers, until
 from tests.model.build import (
     GANG_SCHEDULER,
@@ -128,7 +129,7 @@ class Life:
         kueue = int(name.partition("-")[2]) % 2
         tie = of_workload(f"js-{name}") + of_jobset(name, uid=f"uid-{name}") if kueue else of_group(name)
         where = f"gpu-{self._chance.randrange(NODES)}"
-        scheduler = {"scheduler": GANG_SCHEDULER}
+        scheduler: dict[str, Any] = {"scheduler": GANG_SCHEDULER}
         makers: list[Callable[[], Json]] = [
             lambda: new(pod, tie, gpus=1, **scheduler),
             lambda: unscheduled(pod, tie, NO_GPU, gpus=1, **scheduler),
@@ -171,11 +172,13 @@ class Life:
         if step % 97 == 0:
             server.restart()
         if step % 23 == 0:
-            fault = chance.choice([500, 403, "refuse", "html", "cut", 410])
+            faults: list[Fault] = [500, 403, "refuse", "html", "cut", 410]
+            fault = chance.choice(faults)
             server.faults = [(path, fault) for path in paths]
             server.cut(name)
         if step % 41 == 0:
-            server.faults = [(chance.choice(["/metrics", "/scheduler"]), chance.choice([500, 401, "html", "refuse"]))]
+            failures: list[Fault] = [500, 401, "html", "refuse"]
+            server.faults = [(chance.choice(["/metrics", "/scheduler"]), chance.choice(failures))]
         if step % 61 == 0 and KINDS[name].group:
             del server.kinds[name]
             server.end(name)
