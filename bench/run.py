@@ -343,7 +343,8 @@ def show_markdown(found: Results) -> None:
     print(f"{size.pods:,} pods, {size.nodes:,} nodes, {size.gangs:,} gangs:\n")
     print("| what | goal | measured | |\n|---|---|---|---|")
     for line in table(found):
-        print(f"| {' | '.join(line)} |")
+        # The docs are ASCII.
+        print(f"| {' | '.join(line)} |".replace("≤", "<=").replace("µs", "us"))
     print()
     for note in figures(found):
         print(f"* {note}")
