@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from datadog_checks.kueue_gang.sources.reflector import Timing
+from datadog_checks.kueue_gang.sources.reader import Timing
 from tests.model.build import (
     GANG_SCHEDULER,
     GPU,

@@ -22,8 +22,10 @@ from datadog_checks.base.stubs.aggregator import AggregatorStub
 
 from datadog_checks.kueue_gang import KueueGangCheck
 from datadog_checks.kueue_gang.sources import collector as collector_module
-from datadog_checks.kueue_gang.sources import reflector as reflector_module
-from datadog_checks.kueue_gang.sources.reflector import Feed, Reflector, Timing
+from datadog_checks.kueue_gang.sources import reader as reader_module
+from datadog_checks.kueue_gang.sources.feed import Feed, Lines
+from datadog_checks.kueue_gang.sources.reader import Timing
+from datadog_checks.kueue_gang.sources.reflector import Reflector
 from lab.apiserver import KINDS, ApiServer
 from lab.http_faults import Row
 from tests.live import KUEUE_METRICS, SCHEDULER_METRICS, cluster, instance, readers, sockets, until
@@ -118,7 +120,7 @@ LISTS: dict[str, tuple[list[Row], bool]] = {
 @pytest.mark.parametrize("place", LISTS)
 def test_in_a_list(place: str, server: ApiServer, aggregator: AggregatorStub, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a list, of either form, and before it has begun."""
-    monkeypatch.setattr(reflector_module, "PAGE", 1)
+    monkeypatch.setattr(reader_module, "PAGE", 1)
     server.faults, server.streaming = LISTS[place]
     before = sockets()
     check = make(server.url)
@@ -276,7 +278,7 @@ def test_during_a_run_that_waits_for_a_new_list(
     server: ApiServer, aggregator: AggregatorStub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A later run takes a new list while it flows."""
-    monkeypatch.setattr(reflector_module, "PAGE", 1)
+    monkeypatch.setattr(reader_module, "PAGE", 1)
     monkeypatch.setattr(collector_module, "PIECE_WAIT", 60.0)
     monkeypatch.setattr(collector_module, "LIST_WAIT", 60.0)
     server.streaming = False
@@ -387,6 +389,6 @@ def test_two_checks_of_two_clusters(server: ApiServer, aggregator: AggregatorStu
 def test_a_feed_that_is_closed_holds_nothing() -> None:
     """What was read and not taken is let go at once."""
     feed = Feed(1000)
-    feed.put(reflector_module.Lines(b"x" * 500))
+    feed.put(Lines(b"x" * 500))
     feed.close()
     assert feed.take() is None

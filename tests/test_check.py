@@ -16,7 +16,7 @@ import pytest
 from datadog_checks.base.stubs.aggregator import AggregatorStub
 
 from datadog_checks.kueue_gang import KueueGangCheck
-from datadog_checks.kueue_gang.sources.reflector import Timing
+from datadog_checks.kueue_gang.sources.reader import Timing
 from lab.replay import CAPTURES, Answer, Recording, ReplayServer
 from tests.sent import PREFIX, Sent, run
 

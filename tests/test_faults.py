@@ -21,7 +21,7 @@ from datadog_checks.base.stubs.aggregator import AggregatorStub
 
 from datadog_checks.kueue_gang import KueueGangCheck
 from datadog_checks.kueue_gang.sources import collector as collector_module
-from datadog_checks.kueue_gang.sources import reflector as reflector_module
+from datadog_checks.kueue_gang.sources import reader as reader_module
 from lab.apiserver import KINDS, ApiServer
 from lab.http_faults import Answer, Fault, Row
 from lab.recording import CAPTURES
@@ -289,7 +289,7 @@ def assert_follows(server: ApiServer, agent: Agent, source: str, objects: Mappin
 def test_fault(source: str, fault: str, aggregator: AggregatorStub, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault that is there from the first run on."""
     case, reason = FAULTS[fault], reason_of(source, FAULTS[fault])
-    monkeypatch.setattr(reflector_module, "PAGE", 1)
+    monkeypatch.setattr(reader_module, "PAGE", 1)
     objects = dict(OBJECTS)
     with serving(streaming=case.streaming) as server:
         server.faults = rows(source, case)

@@ -29,7 +29,7 @@ from datadog_checks.kueue_gang.sources.collector import Collector, Reading
 from datadog_checks.kueue_gang.sources.connection import Connection, KubeConnection, UrlConnection
 from datadog_checks.kueue_gang.sources.errors import SourceError
 from datadog_checks.kueue_gang.sources.kueue_metrics import KueueScraper, scraper_config, scrapes
-from datadog_checks.kueue_gang.sources.reflector import Timing
+from datadog_checks.kueue_gang.sources.reader import Timing
 from datadog_checks.kueue_gang.sources.scheduler_metrics import SchedulerEndpoint
 
 KUEUE_METRICS = "kueue_metrics"

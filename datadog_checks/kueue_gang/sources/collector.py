@@ -24,7 +24,8 @@ from datadog_checks.kueue_gang.facts.scheduler import SchedulerMetrics
 from datadog_checks.kueue_gang.sources.api import Api
 from datadog_checks.kueue_gang.sources.connection import Log
 from datadog_checks.kueue_gang.sources.errors import SourceError
-from datadog_checks.kueue_gang.sources.reflector import STALE, Reflector, Timing
+from datadog_checks.kueue_gang.sources.reader import Timing
+from datadog_checks.kueue_gang.sources.reflector import STALE, Reflector
 from datadog_checks.kueue_gang.sources.resources import Resource
 
 SCHEDULER_METRICS = "scheduler_metrics"
