@@ -304,7 +304,7 @@ class ApiServer(FaultyServer):
             for obj in initial or ():
                 yield _line("ADDED", self._said(kind, version, obj))
             if initial is not None:
-                yield self._bookmark(kind, version, _INITIAL_END)
+                yield self._bookmark(kind, version, subscription.taken, _INITIAL_END)
             while True:
                 events = subscription.take(_LOOK_SECONDS)
                 for event in events:
@@ -313,7 +313,8 @@ class ApiServer(FaultyServer):
                     raise CutError
                 now = time.monotonic()
                 if bookmarks and now >= due and subscription.version <= self.store.version:
-                    yield self._bookmark(kind, version, {})
+                    # Not the store's version: there may be writes that were not told yet.
+                    yield self._bookmark(kind, version, subscription.taken, {})
                     due = self._bookmark_due(now, ends)
                 if subscription.ended or now >= ends:
                     return
@@ -328,8 +329,8 @@ class ApiServer(FaultyServer):
         regular = now + self.bookmark_seconds
         return last if now < last < regular else regular
 
-    def _bookmark(self, kind: Kind, version: str, annotations: Mapping[str, str]) -> bytes:
-        metadata: Json = {"resourceVersion": str(self.store.version)}
+    def _bookmark(self, kind: Kind, version: str, at: int, annotations: Mapping[str, str]) -> bytes:
+        metadata: Json = {"resourceVersion": str(at)}
         if annotations:
             metadata["annotations"] = annotations
         return _line("BOOKMARK", self._said(kind, version, {"metadata": metadata}))

@@ -49,6 +49,8 @@ class Subscription:
         """Begin after `version`. Made by `Store.subscribe`."""
         self.kind = kind
         self.version = version
+        #: The version up to which everything was taken.
+        self.taken = version
         #: Why it ended: `end`, or `cut` where the connection broke.
         self.ended = ""
         self._store = store
@@ -65,6 +67,8 @@ class Subscription:
             self._store.changed.wait_for(lambda: self._events or self.ended, seconds)
             events = list(self._events)
             self._events.clear()
+            # What was written since the end was not told.
+            self.taken = self._store.version if not self.ended else events[-1].version if events else self.taken
             return events
 
     def close(self) -> None:

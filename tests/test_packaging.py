@@ -10,6 +10,7 @@ recorded cluster over HTTP.
 
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -67,7 +68,9 @@ print(json.dumps(said))
 def interpreter(minor: int) -> str:
     """Return a Python 3.minor."""
     candidates = [sys.executable, shutil.which(f"python3.{minor}") or ""]
-    for root in (os.environ.get("PYENV_ROOT", ""), str(Path.home() / ".pyenv"), "/root/.pyenv"):
+    # The user's own home too, where HOME is another folder.
+    homes = (Path.home(), Path(pwd.getpwuid(os.getuid()).pw_dir))
+    for root in (os.environ.get("PYENV_ROOT", ""), *(str(home / ".pyenv") for home in homes)):
         candidates += [str(path) for path in sorted(Path(root, "versions").glob(f"3.{minor}.*/bin/python3"))]
     for candidate in candidates:
         code = f"import sys; sys.exit(sys.version_info[:2] != (3, {minor}))"

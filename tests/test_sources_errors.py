@@ -174,7 +174,7 @@ SECRET = "s3cr3t-0123456789"
         f"password={SECRET}",
         f"api-key: {SECRET}",
         f"client_secret={SECRET}",
-        f"Expected key user in /root/.kube/config/{{'name': 'me', 'client-key-data': '{SECRET}', 'token': '{SECRET}'}}",
+        f"Expected key user in /home/me/config/{{'name': 'me', 'client-key-data': '{SECRET}', 'token': '{SECRET}'}}",
     ],
 )
 def test_secrets_are_taken_out(text):

@@ -465,11 +465,12 @@ def test_two_slices_of_an_elastic_job_before_kueue_0_16():
     assert seen.names == {("kueue", "team", "el")}
 
 
-def test_slices_are_found_by_their_common_name_alone():
+@pytest.mark.parametrize(("first", "second"), [("wl-a", "wl-b"), ("wl-b", "wl-a")])
+def test_slices_are_found_by_their_common_name_alone(first: str, second: str):
     """A pod names the slices' common name; of those the one that is admitted takes it in, whatever it is called."""
     annotations = {"kueue.x-k8s.io/workload-slice-name": "common"}
-    admitted = workload("wl-a", ("JobSet", "el"), podset(2, minimum=2), admitted=800, annotations=annotations)
-    waits = workload("wl-b", ("JobSet", "el"), podset(4, minimum=3), created=100, annotations=annotations)
+    admitted = workload(first, ("JobSet", "el"), podset(2, minimum=2), admitted=800, annotations=annotations)
+    waits = workload(second, ("JobSet", "el"), podset(4, minimum=3), created=100, annotations=annotations)
     seen = look(*nodes(2), admitted, waits, *up(2, of_slice("common")))
     gang = seen.gang("el")
     assert (gang.state, gang.required) == ("running", 2)
@@ -756,12 +757,13 @@ def test_podgroup_and_workload_are_one_gang_before_pods_exist(engine: str):
     assert gang.requested == {GPU: 24}
 
 
-def test_podgroup_of_two_workloads():
+@pytest.mark.parametrize(("admitted", "waits"), [("wl-a", "wl-b"), ("wl-b", "wl-a")])
+def test_podgroup_of_two_workloads(admitted: str, waits: str):
     """A job was made again under the same PodGroup: the Workload that is admitted tells queue and admission."""
     seen = look(
         pod_group("train", 2),
-        workload("wl-a", ("JobSet", "js"), podset(2, tie=TRAIN), created=900, admitted=500, queue="first"),
-        workload("wl-b", ("JobSet", "js"), podset(2, tie=TRAIN), created=100, queue="second"),
+        workload(admitted, ("JobSet", "js"), podset(2, tie=TRAIN), created=900, admitted=500, queue="first"),
+        workload(waits, ("JobSet", "js"), podset(2, tie=TRAIN), created=100, queue="second"),
     )
     gang = seen.gang("train")
     assert (gang.state, gang.queue.local_queue) == ("pending", "first")

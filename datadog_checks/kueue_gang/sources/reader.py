@@ -265,9 +265,12 @@ class Reader:
             return self._ask(broke)
         if not self._last:
             return self._after_nothing(version, lasted, complete=broke is None)
-        version = _version_of(self._last)
+        latest = _version_of(self._last)
+        if is_before(latest, version):
+            # A server that was restored counts from an earlier version again, and what it undid it does not tell.
+            raise _GoneError
         self._empty = self._gone = 0
-        return version
+        return latest
 
     def _follow(self, path: str, response: Any, *, listed: bool) -> bytes | None:  # noqa: ANN401
         """Move lines into the feed until the stream ends; return the body of an answer that is no stream.
@@ -382,6 +385,11 @@ def _blocks(pieces: Iterator[bytes]) -> Iterator[bytes]:
         del piece
         yield block
         del block
+
+
+def is_before(one: str, other: str) -> bool:
+    """Tell whether a version is older than another one; they are decimal numbers that grow (KEP-5504)."""
+    return one.isdecimal() and other.isdecimal() and int(one) < int(other)
 
 
 def _version_of(line: bytes) -> str:

@@ -29,7 +29,7 @@ from datadog_checks.kueue_gang.sources.connection import Log
 from datadog_checks.kueue_gang.sources.errors import SourceError, harmless, invalid
 from datadog_checks.kueue_gang.sources.feed import Begin, Ended, Failed, Feed, Lines, Page
 from datadog_checks.kueue_gang.sources.pages import list_items
-from datadog_checks.kueue_gang.sources.reader import Reader, Timing
+from datadog_checks.kueue_gang.sources.reader import Reader, Timing, is_before
 from datadog_checks.kueue_gang.sources.resources import Resource
 from datadog_checks.kueue_gang.sources.store import Table, by_name
 
@@ -217,7 +217,11 @@ class Reflector:
                 self._reader.distrust()
 
     def _bookmark(self, metadata: dict[str, Any]) -> None:
-        self._version = str(metadata["resourceVersion"])
+        version = str(metadata["resourceVersion"])
+        if self._incoming is None and self._reader and is_before(version, self._version or ""):
+            # The server was restored: what it undid it does not tell.
+            self._reader.distrust()
+        self._version = version
         if self._incoming is not None and (metadata.get("annotations") or {}).get(_INITIAL_END) == "true":
             self._commit()
 
