@@ -491,14 +491,12 @@ def test_clock_skew(skew: float, aggregator: AggregatorStub) -> None:
 )
 def test_discovery_fails(fault: str, aggregator: AggregatorStub) -> None:
     """Without discovery every source is read all the same."""
-    broken: list[Row] = [("/apis?", FAULTS[fault].fault)]
 
     class Blind(ApiServer):
         def fault(self, target: str) -> Fault | None:
             exact = target == "/apis" or (target.startswith("/apis/kueue.x-k8s.io/") and target.count("/") == 3)
             return FAULTS[fault].fault if exact else super().fault(target)
 
-    del broken
     with Blind(clock=lambda: NOW) as server:
         fill(server)
         with agent(aggregator, server.url) as running:
