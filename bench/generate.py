@@ -90,6 +90,7 @@ KINDS: Final = {
         Kind("localqueues", objects.KUEUE, "LocalQueue"),
         Kind("cohorts", objects.KUEUE, "Cohort", namespaced=False),
         Kind("resourceflavors", objects.KUEUE, "ResourceFlavor", namespaced=False),
+        Kind("admissionchecks", objects.KUEUE, "AdmissionCheck", namespaced=False),
         Kind("topologies", objects.KUEUE, "Topology", namespaced=False),
     )
 }

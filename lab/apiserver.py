@@ -95,6 +95,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "localqueues": Kind(*_KUEUE, "localqueues", "LocalQueue"),
     "cohorts": Kind(*_KUEUE, "cohorts", "Cohort", namespaced=False),
     "resourceflavors": Kind(*_KUEUE, "resourceflavors", "ResourceFlavor", namespaced=False),
+    "admissionchecks": Kind(*_KUEUE, "admissionchecks", "AdmissionCheck", namespaced=False),
     "topologies": Kind(*_KUEUE, "topologies", "Topology", namespaced=False),
 }
 _NAMES: Final = {(kind.group, kind.kind): name for name, kind in KINDS.items()}

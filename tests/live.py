@@ -113,6 +113,7 @@ def cluster() -> list[Json]:
         *(flavor(name) for name in ("gpu", "spare")),
         *(_kueue("ClusterQueue", name, {"cohort": "all", "resourceGroups": [quota]}) for name in ("cq", "spare")),
         *(_kueue("Cohort", name, {}) for name in ("all", "spare")),
+        *(_kueue("AdmissionCheck", name, {"controllerName": "example.com/capacity"}) for name in ("approval", "spare")),
         *(_kueue("Topology", name, {"levels": levels}) for name in ("default", "spare")),
     ]
 
@@ -129,6 +130,7 @@ OBJECTS: Final[Mapping[str, int]] = {
     "localqueues": 2,
     "cohorts": 2,
     "resourceflavors": 2,
+    "admissionchecks": 2,
     "topologies": 2,
 }
 

@@ -104,12 +104,13 @@ def test_the_table_of_resources():
         "localqueues": f"{KUEUE}/v1beta2/localqueues",
         "cohorts": f"{KUEUE}/v1beta2/cohorts",
         "resourceflavors": f"{KUEUE}/v1beta2/resourceflavors",
+        "admissionchecks": f"{KUEUE}/v1beta2/admissionchecks",
         "topologies": f"{KUEUE}/v1beta2/topologies",
     }
     assert TABLE["cohorts"].versions == TABLE["topologies"].versions == ("v1beta2", "v1beta1", "v1alpha1")
     assert TABLE["jobs"].query == {"labelSelector": "kueue.x-k8s.io/queue-name"}
     assert [resource.needed_by for resource in TABLE.values()] == [
-        None, None, "kueue", "coscheduling", "kubernetes", *["kueue"] * 6,
+        None, None, "kueue", "coscheduling", "kubernetes", *["kueue"] * 7,
     ]  # fmt: skip
 
 

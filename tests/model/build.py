@@ -739,6 +739,7 @@ SOURCES: dict[tuple[str, str], tuple[str, str]] = {
     ("kueue.x-k8s.io", "LocalQueue"): ("localqueues", "local_queues"),
     ("kueue.x-k8s.io", "Cohort"): ("cohorts", "cohorts"),
     ("kueue.x-k8s.io", "ResourceFlavor"): ("resourceflavors", "flavors"),
+    ("kueue.x-k8s.io", "AdmissionCheck"): ("admissionchecks", "checks"),
     ("kueue.x-k8s.io", "Topology"): ("topologies", "topologies"),
 }
 
@@ -752,8 +753,9 @@ def reducers(rules: Rules) -> dict[str, Callable[[Json], Any]]:
         WORKLOADS: workloads.reducer(rules.gpus, rules.labels),
         "clusterqueues": queues.cluster_queue_reducer(rules.gpus),
         "localqueues": queues.local_queue,
-        "cohorts": queues.cohort,
+        "cohorts": queues.cohort_reducer(rules.gpus),
         "resourceflavors": queues.resource_flavor,
+        "admissionchecks": queues.admission_check,
         "topologies": topology.topology,
         **{engine.source: engine.reducer(rules.gpus, rules.labels) for engine in podgroups.ENGINES},
     }

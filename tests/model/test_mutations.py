@@ -93,6 +93,17 @@ def cluster() -> list[Json]:
         "overhead": {GPU: "1"},
         "tolerations": [toleration("pool", "train"), toleration(operator="Exists")],
     }
+    terms = [
+        {
+            "matchExpressions": [
+                {"key": "pool", "operator": "In", "values": ["train"]},
+                {"key": "gen", "operator": "Gt", "values": ["4"]},
+            ]
+        },
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]},
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    picky = {"nodeSelector": {"pool": "train"}, "affinity": {"nodeAffinity": required}}
     slices = {"kueue.x-k8s.io/workload-slice-name": "el-wl"}
     packed = workload(
         "wl",
@@ -107,6 +118,14 @@ def cluster() -> list[Json]:
         active=True,
     )
     packed["status"]["requeueState"]["requeueAt"] = stamp(-60)
+    packed["status"]["admissionChecks"] = [{"name": "capacity", "state": "Pending", "message": "asked"}]
+    packed["spec"]["podSets"][0]["topologyRequest"] = {
+        "required": "block",
+        "podSetSliceRequiredTopology": "kubernetes.io/hostname",
+        "podSetSliceSize": 2,
+        "podsetSliceRequiredTopologyConstraints": [{"topology": "block", "size": 4}],
+    }
+    packed["spec"]["podSets"][0]["template"]["spec"].update(picky)
     packed["status"]["admission"]["podSetAssignments"][0]["topologyAssignment"] = {
         "levels": ["block", "kubernetes.io/hostname"],
         "slices": [
@@ -153,6 +172,8 @@ def cluster() -> list[Json]:
             "spec": {
                 "cohortName": "all",
                 "stopPolicy": "Hold",
+                "admissionChecks": ["capacity"],
+                "admissionChecksStrategy": {"admissionChecks": [{"name": "capacity", "onFlavors": ["gpu"]}]},
                 "resourceGroups": [
                     {
                         "coveredResources": [GPU],
@@ -177,7 +198,16 @@ def cluster() -> list[Json]:
             "apiVersion": "kueue.x-k8s.io/v1beta2",
             "kind": "Cohort",
             "metadata": {"name": "all"},
-            "spec": {"parentName": "root"},
+            "spec": {
+                "parentName": "root",
+                "resourceGroups": [{"flavors": [{"name": "gpu", "resources": [{"name": GPU, "nominalQuota": 4}]}]}],
+            },
+        },
+        {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "AdmissionCheck",
+            "metadata": {"name": "capacity"},
+            "spec": {"controllerName": "kueue.x-k8s.io/provisioning-request"},
         },
         {
             "apiVersion": "kueue.x-k8s.io/v1beta2",
@@ -192,7 +222,7 @@ def cluster() -> list[Json]:
             spec=nested,
         ),
         permit_waiter("w1", of_group("train") + of_workload("wl"), "n0"),
-        unscheduled("w2", of_group("train"), TIMEOUT, "n1"),
+        unscheduled("w2", of_group("train"), TIMEOUT, "n1", spec=picky),
         bound("w3", of_native("native"), "n1"),
         crashing("w4", of_native("native"), "n0"),
         succeeded("w5", of_jobset("bare", replicas=2), "n0"),

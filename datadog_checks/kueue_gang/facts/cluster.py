@@ -17,7 +17,7 @@ from datadog_checks.kueue_gang.facts.jobs import Job
 from datadog_checks.kueue_gang.facts.nodes import Node
 from datadog_checks.kueue_gang.facts.podgroups import PodGroup
 from datadog_checks.kueue_gang.facts.pods import Pod
-from datadog_checks.kueue_gang.facts.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor
+from datadog_checks.kueue_gang.facts.queues import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor
 from datadog_checks.kueue_gang.facts.topology import Topology
 from datadog_checks.kueue_gang.facts.workloads import Workload
 
@@ -50,6 +50,7 @@ class Cluster:
     cohorts: Sequence[Cohort] = ()
     flavors: Sequence[ResourceFlavor] = ()
     topologies: Sequence[Topology] = ()
+    checks: Sequence[AdmissionCheck] = ()
     scheduler: SchedulerCount | None = None
     unread: Mapping[str, str] = field(default_factory=dict)
     unreadable: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
@@ -83,7 +84,11 @@ class Changes:
     pod_groups: Sequence[Change[PodGroup]] = ()
     workloads: Sequence[Change[Workload]] = ()
     local_queues: Sequence[Change[LocalQueue]] = ()
+    cluster_queues: Sequence[Change[ClusterQueue]] = ()
+    cohorts: Sequence[Change[Cohort]] = ()
     flavors: Sequence[Change[ResourceFlavor]] = ()
+    topologies: Sequence[Change[Topology]] = ()
+    checks: Sequence[Change[AdmissionCheck]] = ()
     scheduler: SchedulerCount | None = None
     unread: Mapping[str, str] = field(default_factory=dict)
     unreadable: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
@@ -103,7 +108,11 @@ class Changes:
             pod_groups=new(cluster.pod_groups),
             workloads=new(cluster.workloads),
             local_queues=new(cluster.local_queues),
+            cluster_queues=new(cluster.cluster_queues),
+            cohorts=new(cluster.cohorts),
             flavors=new(cluster.flavors),
+            topologies=new(cluster.topologies),
+            checks=new(cluster.checks),
             scheduler=cluster.scheduler,
             unread=cluster.unread,
             unreadable=cluster.unreadable,

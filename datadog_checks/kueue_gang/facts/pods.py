@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any, NamedTuple, TypeVar
 
+from datadog_checks.kueue_gang.facts.constraints import ANYWHERE, Constraint, constraint
 from datadog_checks.kueue_gang.facts.fields import (
     MAX_TEXT,
     STATUSES,
@@ -149,6 +150,7 @@ class Pod(NamedTuple):
     was last set. `failure` is the text of the last scheduling failure, None where there was none (a gated pod that was
     never tried has none). `bound_at` is when PodScheduled turned True, `ready_since` the last transition of Ready,
     `started` when the kubelet took the pod. `failing`: a main container waits after a failure, or has ended with one.
+    `constraint` says where a pod that has no node yet may go; of one that has a node it is not kept.
     `labels` holds the labels that the user wants as tags, `scheduler_version` is (schedulerName, Kubernetes minor) of a
     pod that runs a scheduler.
     """
@@ -171,6 +173,7 @@ class Pod(NamedTuple):
     ready_since: float | None
     started: float | None
     failing: bool
+    constraint: Constraint
     labels: tuple[tuple[str, str], ...]
     scheduler_version: tuple[str, int] | None
 
@@ -257,6 +260,8 @@ class PodReducer:
             ready_since=ready_since,
             started=started,
             failing=phase == "Running" and _failing(spec, status),
+            # A bound pod is where it is; pods pinned to a host each would share nothing.
+            constraint=ANYWHERE if spec.get("nodeName") else constraint(spec),
             labels=wanted_labels(labels, self._labels) if self._labels else (),
             scheduler_version=version,
         )

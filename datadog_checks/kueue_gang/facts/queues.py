@@ -4,7 +4,9 @@
 """Kueue's queues, quota and flavors, in v1beta1 and v1beta2 (a Cohort also in v1alpha1).
 
 What differs between the versions for a reader: the Cohort of a ClusterQueue is `spec.cohort` in v1beta1 and
-`spec.cohortName` in v1beta2; the parent of a Cohort is `spec.parent` in v1alpha1. A Cohort may exist by name only.
+`spec.cohortName` in v1beta2; its AdmissionChecks are `spec.admissionChecks` in v1beta1 only, and
+`spec.admissionChecksStrategy` in both; the parent of a Cohort is `spec.parent` in v1alpha1. A Cohort may exist by name
+only.
 """
 
 from collections.abc import Callable
@@ -15,6 +17,9 @@ from datadog_checks.kueue_gang.facts.fields import Condition, Json, conditions, 
 from datadog_checks.kueue_gang.facts.nodes import Taint
 from datadog_checks.kueue_gang.facts.pods import Toleration, tolerations
 from datadog_checks.kueue_gang.facts.quantity import GpuResources, units
+
+#: The controller that asks the cluster autoscaler for nodes (ProvisioningRequest).
+PROVISIONING = "kueue.x-k8s.io/provisioning-request"
 
 _ACTIVE = frozenset({"Active"})
 #: Values of stopPolicy that stop a queue.
@@ -44,13 +49,17 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueue:
-    """A ClusterQueue with its GPU quota. `flavors` names every flavor that it lists, with or without GPUs."""
+    """A ClusterQueue with its GPU quota. `flavors` names every flavor that it lists, with or without GPUs.
+
+    `checks` are (AdmissionCheck, the flavors that it is for); no flavors means all.
+    """
 
     name: str
     cohort: str
     stopped: bool
     active: Condition | None
     flavors: tuple[str, ...]
+    checks: tuple[tuple[str, frozenset[str]], ...]
     quota: tuple[Quota, ...]
     reserved: tuple[Usage, ...]
     used: tuple[Usage, ...]
@@ -69,10 +78,24 @@ class LocalQueue:
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """A Cohort that has an object."""
+    """A Cohort that has an object, with GPU quota of its own."""
 
     name: str
     parent: str
+    quota: tuple[Quota, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionCheck:
+    """An AdmissionCheck and the controller that decides it."""
+
+    name: str
+    controller: str
+
+    @property
+    def provisions(self) -> bool:
+        """Tell whether it makes nodes: the flavors that it is for grow."""
+        return self.controller == PROVISIONING
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,28 +117,47 @@ def cluster_queue_reducer(gpus: GpuResources) -> Callable[[Json], ClusterQueue]:
 def _cluster_queue(gpus: GpuResources, obj: Json) -> ClusterQueue:
     _, _, name = identity(obj)
     spec, status = mapping(obj, "spec"), mapping(obj, "status")
-    flavors = [flavor for group in items(spec, "resourceGroups") for flavor in items(group, "flavors")]
+    flavors = _flavors(spec)
     return ClusterQueue(
         name=name,
         cohort=text(spec, "cohortName") or text(spec, "cohort"),
         stopped=text(spec, "stopPolicy") in _STOPPED,
         active=conditions(status, _ACTIVE).get("Active"),
         flavors=tuple(text(flavor, "name") for flavor in flavors),
-        quota=tuple(
-            Quota(
-                flavor=text(flavor, "name"),
-                resource=text(resource, "name"),
-                nominal=units(resource.get("nominalQuota", 0)),
-                borrowing_limit=_limit(resource, "borrowingLimit"),
-                lending_limit=_limit(resource, "lendingLimit"),
-            )
-            for flavor in flavors
-            for resource in items(flavor, "resources")
-            if text(resource, "name") in gpus
-        ),
+        checks=_checks(spec),
+        quota=_quota(flavors, gpus),
         reserved=_usage(status, "flavorsReservation", gpus),
         used=_usage(status, "flavorsUsage", gpus),
     )
+
+
+def _flavors(spec: Json) -> list[Json]:
+    return [flavor for group in items(spec, "resourceGroups") for flavor in items(group, "flavors")]
+
+
+def _quota(flavors: list[Json], gpus: GpuResources) -> tuple[Quota, ...]:
+    return tuple(
+        Quota(
+            flavor=text(flavor, "name"),
+            resource=text(resource, "name"),
+            nominal=units(resource.get("nominalQuota", 0)),
+            borrowing_limit=_limit(resource, "borrowingLimit"),
+            lending_limit=_limit(resource, "lendingLimit"),
+        )
+        for flavor in flavors
+        for resource in items(flavor, "resources")
+        if text(resource, "name") in gpus
+    )
+
+
+def _checks(spec: Json) -> tuple[tuple[str, frozenset[str]], ...]:
+    listed = spec.get("admissionChecks") or ()
+    rules = items(mapping(spec, "admissionChecksStrategy"), "admissionChecks")
+    return (
+        *((name, frozenset[str]()) for name in listed if isinstance(name, str)),
+        *((text(rule, "name"), frozenset(one for one in rule.get("onFlavors") or () if isinstance(one, str)))
+          for rule in rules),
+    )  # fmt: skip
 
 
 def _limit(resource: Json, key: str) -> int | None:
@@ -150,11 +192,22 @@ def local_queue(obj: Json) -> LocalQueue:
     )
 
 
-def cohort(obj: Json) -> Cohort:
-    """Read a Cohort."""
+def cohort_reducer(gpus: GpuResources) -> Callable[[Json], Cohort]:
+    """Return the function that makes `Cohort` facts."""
+    return partial(_cohort, gpus)
+
+
+def _cohort(gpus: GpuResources, obj: Json) -> Cohort:
     _, _, name = identity(obj)
     spec = mapping(obj, "spec")
-    return Cohort(name=name, parent=text(spec, "parentName") or text(spec, "parent"))
+    parent = text(spec, "parentName") or text(spec, "parent")
+    return Cohort(name=name, parent=parent, quota=_quota(_flavors(spec), gpus))
+
+
+def admission_check(obj: Json) -> AdmissionCheck:
+    """Read an AdmissionCheck."""
+    _, _, name = identity(obj)
+    return AdmissionCheck(name=name, controller=text(mapping(obj, "spec"), "controllerName"))
 
 
 def resource_flavor(obj: Json) -> ResourceFlavor:

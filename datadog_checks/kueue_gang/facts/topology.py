@@ -5,6 +5,9 @@
 
 A Topology lists node label keys, widest level first. An assignment says how many pods of a podset go to which domain:
 
+A podset asks for a place in its `topologyRequest`; most have one only to carry the names of index labels, which asks
+for nothing.
+
 * v1beta1 lists domains: `{levels: [...], domains: [{values: [one per level], count: n}]}`.
 * v1beta2 packs them in slices, each `{domainCount, valuesPerLevel: [...], podCounts}`. A level's values are `universal`
   (the same for all domains of the slice) or `individual` with an optional prefix and suffix around each root; a root
@@ -16,8 +19,9 @@ apis/kueue/v1beta2/workload_types.go, pkg/util/tas.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from datadog_checks.kueue_gang.facts.fields import BadObjectError, Json, count, identity, items, mapping, text
+from datadog_checks.kueue_gang.facts.fields import BadObjectError, Json, count, flag, identity, items, mapping, text
 
 #: A slice of more domains is no assignment: etcd could not hold the Workload.
 _MAX_DOMAINS = 100_000
@@ -37,6 +41,38 @@ class Assignment:
 
     levels: tuple[str, ...]
     domains: tuple[tuple[tuple[str, ...], int], ...]
+
+
+class Request(NamedTuple):
+    """What a podset asks of its topology; levels are node labels, '' where it asks for none.
+
+    `required`: all pods in one domain of that level. `preferred`: so, or else spread. `unconstrained`: anywhere. Each
+    of `slices` is (level, pods): every so many pods in one domain of that level, in rank order.
+    """
+
+    required: str = ""
+    preferred: str = ""
+    unconstrained: bool = False
+    slices: tuple[tuple[str, int], ...] = ()
+
+
+def request(obj: Json) -> Request | None:
+    """Read a `topologyRequest`; None where it asks for nothing.
+
+    Slices are one level and size up to v1beta1, and a list of constraints, widest first, since 0.17.
+    """
+    if not obj:
+        return None
+    pairs = [(text(obj, "podSetSliceRequiredTopology"), count(obj, "podSetSliceSize") or 0)]
+    listed = items(obj, "podsetSliceRequiredTopologyConstraints")
+    pairs += [(text(one, "topology"), count(one, "size") or 0) for one in listed]
+    found = Request(
+        required=text(obj, "required"),
+        preferred=text(obj, "preferred"),
+        unconstrained=flag(obj, "unconstrained"),
+        slices=tuple(dict.fromkeys((level, size) for level, size in pairs if level and size > 0)),
+    )
+    return found if found != Request() else None
 
 
 def topology(obj: Json) -> Topology:

@@ -7,13 +7,15 @@ v1beta1 and v1beta2 differ for a reader in three places: the priority class (`sp
 `spec.priorityClassRef`), the form of the topology assignment (see `topology`), and a misspelt field that is not read.
 
 Finished Workloads stay in the cluster for ever by default, 5 to 30 KB each; only their name is kept, for a pod may
-still name one. Of a pod template only what the model asks for is kept: GPUs, the scheduler, the PodGroup that it names.
+still name one. Of a pod template only what the model asks for is kept: GPUs, the nodes that it may have, the PodGroup
+that it names.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from datadog_checks.kueue_gang.facts.constraints import Constraint, constraint
 from datadog_checks.kueue_gang.facts.fields import (
     Condition,
     Json,
@@ -31,9 +33,9 @@ from datadog_checks.kueue_gang.facts.fields import (
     wanted_labels,
 )
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES
-from datadog_checks.kueue_gang.facts.pods import ELASTIC_GATE, RAY_AUTOSCALER
+from datadog_checks.kueue_gang.facts.pods import ELASTIC_GATE, RAY_AUTOSCALER, Toleration, tolerations
 from datadog_checks.kueue_gang.facts.quantity import GpuResources, Units, pod_units
-from datadog_checks.kueue_gang.facts.topology import Assignment, assignment
+from datadog_checks.kueue_gang.facts.topology import Assignment, Request, assignment, request
 
 _CONDITIONS = frozenset({"QuotaReserved", "Admitted", "PodsReady", "Evicted", "Requeued", "Finished"})
 
@@ -44,7 +46,8 @@ class PodSet:
 
     `count` is what the job asks for, `assigned` what an admission gave (None before), `minimum` what it would run with
     (partial admission, elastic jobs), `reclaimed` the finished pods whose quota went back. `gpus` is the request of one
-    pod. `pod_groups` are the (engine, name) that the template names.
+    pod. `pod_groups` are the (engine, name) that the template names. `constraint` and `tolerations` are the template's,
+    `request` what it asks of a topology. An admission gives `flavors`, (GPU resource, flavor), and an `assignment`.
     """
 
     name: str
@@ -56,6 +59,10 @@ class PodSet:
     pod_groups: tuple[tuple[str, str], ...]
     ray_autoscaler: bool
     elastic: bool
+    constraint: Constraint
+    tolerations: tuple[Toleration, ...]
+    request: Request | None
+    flavors: tuple[tuple[str, str], ...]
     assignment: Assignment | None
 
 
@@ -66,7 +73,8 @@ class Workload:
     `owner` is the job: the controlling owner, else the owner that is no pod (LeaderWorkerSet), else the first pod of a
     group. `pod_group` marks Workloads of plain-pod groups, `group_index` the replica of a LeaderWorkerSet.
     `elsewhere` is set where MultiKueue runs the pods in another cluster, `variants` on the parent of a concurrent
-    admission: neither has pods of its own. `slice` is the stable name that the slices of an elastic job share.
+    admission: neither has pods of its own. `slice` is the stable name that the slices of an elastic job share. `checks`
+    are (AdmissionCheck, state) of those that are not Ready.
     """
 
     namespace: str
@@ -89,6 +97,7 @@ class Workload:
     conditions: dict[str, Condition]
     requeues: int
     requeue_at: float | None
+    checks: tuple[tuple[str, str], ...]
     labels: tuple[tuple[str, str], ...]
 
     def is_true(self, kind: str) -> bool:
@@ -152,6 +161,13 @@ def _workload(gpus: GpuResources, wanted: tuple[str, ...], obj: Json) -> Workloa
         conditions={} if finished else found,
         requeues=count(requeue, "count") or 0,
         requeue_at=moment(requeue, "requeueAt"),
+        checks=tuple(
+            (text(check, "name"), state)
+            for check in items(status, "admissionChecks")
+            if (state := text(check, "state")) != "Ready"
+        )
+        if not finished
+        else (),
         labels=wanted_labels(labels, wanted),
     )
 
@@ -190,5 +206,11 @@ def _podset(podset: Json, assigned: dict[str, Json], reclaimed: dict[str, int], 
         ),
         ray_autoscaler=any(item.get("name") == RAY_AUTOSCALER for item in items(pod_spec, "containers")),
         elastic=any(item.get("name") == ELASTIC_GATE for item in items(pod_spec, "schedulingGates")),
+        constraint=constraint(pod_spec),
+        tolerations=tolerations(pod_spec),
+        request=request(mapping(podset, "topologyRequest")),
+        flavors=tuple(
+            (resource, flavor) for resource, flavor in sorted(strings(given, "flavors").items()) if resource in gpus
+        ),
         assignment=assignment(mapping(given, "topologyAssignment")),
     )

@@ -35,7 +35,7 @@ FIRST_WAIT = 20.0
 LIST_WAIT = 10.0
 PIECE_WAIT = 1.0
 
-#: Field of `Changes` that holds the changes of a source. The others are read, and nothing is derived from them yet.
+#: Field of `Changes` that holds the changes of a source.
 _FIELDS = {
     "pods": "pods",
     "nodes": "nodes",
@@ -44,7 +44,11 @@ _FIELDS = {
     "podgroups.scheduling.k8s.io": "pod_groups",
     "workloads.kueue.x-k8s.io": "workloads",
     "localqueues": "local_queues",
+    "clusterqueues": "cluster_queues",
+    "cohorts": "cohorts",
     "resourceflavors": "flavors",
+    "admissionchecks": "checks",
+    "topologies": "topologies",
 }
 
 

@@ -62,6 +62,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ("localqueues", KUEUE_GROUP, "localqueues", _KUEUE, "kueue", {}),
     ("cohorts", KUEUE_GROUP, "cohorts", _KUEUE_LATE, "kueue", {}),
     ("resourceflavors", KUEUE_GROUP, "resourceflavors", _KUEUE, "kueue", {}),
+    ("admissionchecks", KUEUE_GROUP, "admissionchecks", _KUEUE, "kueue", {}),
     ("topologies", KUEUE_GROUP, "topologies", _KUEUE_LATE, "kueue", {}),
 )
 
