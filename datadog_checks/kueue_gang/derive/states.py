@@ -62,13 +62,19 @@ class Shape:
     gang: Gang
     classes: list[str]
     ran_before: bool = False
-    tallies: list[Tally] = field(default_factory=list)
+    #: (what is counted of a podset, its members with their classes).
+    parts: list[tuple[Tally, list[tuple[Pod, str]]]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         """Count the members."""
         self.counts = Counter(self.classes)
-        self.tallies = _tallies(self)
+        self.parts = _parts(self)
+
+    @property
+    def tallies(self) -> list[Tally]:
+        """What is counted of each podset."""
+        return [tally for tally, _ in self.parts]
 
     def pods(self, classes: frozenset[str]) -> list[Pod]:
         """Return the members of the given classes."""
@@ -89,7 +95,7 @@ class Shape:
         return bool(self.tallies) and all(test(tally) for tally in self.tallies)
 
 
-def _tallies(shape: Shape) -> list[Tally]:
+def _parts(shape: Shape) -> list[tuple[Tally, list[tuple[Pod, str]]]]:
     """Count the members of each podset.
 
     Where a member names no podset that the gang needs, the podsets cannot be told apart and are counted as one.
@@ -100,14 +106,14 @@ def _tallies(shape: Shape) -> list[Tally]:
     names = {need.podset for need in gang.needs}
     members = list(zip(gang.members, shape.classes, strict=True))
     if len(gang.needs) == 1:
-        return [_tally(gang.needs[0], members, shape)]
+        return [(_tally(gang.needs[0], members, shape), members)]
     if any(podset_of(pod) not in names for pod in gang.members):
         whole = Need("", gang.required, sum(need.reclaimed for need in gang.needs))
-        return [_tally(whole, members, shape)]
+        return [(_tally(whole, members, shape), members)]
     by_podset: dict[str, list[tuple[Pod, str]]] = defaultdict(list)
     for pod, name in members:
         by_podset[podset_of(pod)].append((pod, name))
-    return [_tally(need, by_podset[need.podset], shape) for need in gang.needs]
+    return [(_tally(need, found, shape), found) for need in gang.needs for found in [by_podset[need.podset]]]
 
 
 def _tally(need: Need, members: list[tuple[Pod, str]], shape: Shape) -> Tally:

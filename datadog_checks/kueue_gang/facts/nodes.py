@@ -48,6 +48,11 @@ class Labels:
         index = self._where.get(key)
         return None if index is None else self._values[index]
 
+    def plus(self, labels: Mapping[str, str]) -> "Labels":
+        """Return these labels with some more, or with other values."""
+        mine = {key: self._values[index] for key, index in self._where.items()} | dict(labels)
+        return Labels({key: index for index, key in enumerate(mine)}, tuple(mine.values()))
+
     def __eq__(self, other: object) -> bool:
         """Compare keys and values."""
         return isinstance(other, Labels) and self._where == other._where and self._values == other._values

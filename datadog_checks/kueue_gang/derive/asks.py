@@ -1,0 +1,85 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""What a gang still has to place: from its pods where they exist, from its Workload before.
+
+Only as many members count as the gang needs; of unequal ones the smallest, so that "does not fit" is said of no gang
+that could run. A member that waits in Permit has its place, which is reserved, and is not to be placed again.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from datadog_checks.kueue_gang.derive.fit import Ask
+from datadog_checks.kueue_gang.derive.membership import Gang
+from datadog_checks.kueue_gang.derive.permit import CERTAIN
+from datadog_checks.kueue_gang.derive.states import Shape
+from datadog_checks.kueue_gang.facts.constraints import Constraint
+from datadog_checks.kueue_gang.facts.pods import Pod, Toleration
+from datadog_checks.kueue_gang.facts.quantity import Units
+from datadog_checks.kueue_gang.facts.queues import ResourceFlavor
+from datadog_checks.kueue_gang.facts.topology import Request, Topology
+from datadog_checks.kueue_gang.facts.workloads import Workload
+
+#: Sets of asks of which one that fits is enough.
+Alternatives = tuple[tuple[Ask, ...], ...]
+
+#: Classes of members that the scheduler has to place.
+_TO_PLACE = frozenset({"new", "rejected", "unschedulable", "waiting_possible", "nominated"})
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """The members that the scheduler has to place, with their classes, and what those ask for that the gang needs."""
+
+    pods: tuple[tuple[Pod, str], ...]
+    asks: tuple[Ask, ...]
+
+
+def unplaced(shape: Shape) -> Unplaced:
+    """Return what of a gang is to be placed."""
+    found: list[tuple[Pod, str]] = []
+    alike: Counter[tuple[Units, Constraint, tuple[Toleration, ...]]] = Counter()
+    for tally, members in shape.parts:
+        waiting = [(pod, name) for pod, name in members if name in _TO_PLACE]
+        reserved = sum(name == CERTAIN for _, name in members)
+        wanted = max(0, tally.required - tally.placed - tally.done - reserved)
+        found += waiting
+        smallest = sorted(waiting, key=lambda one: (sum(n for _, n in one[0].spec.gpus), one[0].spec.gpus, one[0].name))
+        for pod, _ in smallest[:wanted]:
+            alike[pod.spec.gpus, pod.constraint, pod.spec.tolerations] += 1
+    asks = (Ask(number, *place) for place, number in alike.items() if place[0])
+    return Unplaced(tuple(found), tuple(sorted(asks, key=repr)))
+
+
+def requested(
+    gang: Gang, workload: Workload, flavors: Iterable[tuple[ResourceFlavor, Topology]]
+) -> Alternatives:  # fmt: skip
+    """Return what a Workload without pods asks of each flavor with a topology that it may get."""
+    needs = {need.podset: need.required for need in gang.needs}
+    return tuple(
+        tuple(
+            Ask(
+                pods=number,
+                units=podset.gpus,
+                constraint=podset.constraint.within(flavor.node_labels),
+                tolerations=(*podset.tolerations, *flavor.tolerations),
+                levels=topology.levels,
+                together=_together(podset.request, topology, number),
+            )
+            for podset in workload.podsets
+            if podset.gpus and (number := needs.get(podset.name) or podset.count)
+        )
+        for flavor, topology in flavors
+    )
+
+
+def _together(request: Request | None, topology: Topology, pods: int) -> tuple[tuple[int, int], ...]:
+    """Return which pods must share a domain: (depth, size), the widest first. What is preferred need not be."""
+    if request is None:
+        return ()
+    asked = [(request.required, pods), *request.slices]
+    return tuple(
+        sorted((topology.levels.index(level) + 1, size) for level, size in asked if level in topology.levels)
+    )  # fmt: skip

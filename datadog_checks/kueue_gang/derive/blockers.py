@@ -1,0 +1,311 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""Why a gang does not run.
+
+`BLOCKERS` is the table: the first that holds is the answer, which is about the members that are not placed. Some hold
+by what Kueue, the scheduler and the pods say, the signs of a `Case`; others take the nodes: whether what is to be placed
+(`asks`) would fit, now or once pods that terminate are gone, and if not, whether GPUs, labels or their arrangement are
+missing (`Outlook`).
+
+Before Kueue admits a gang, its Workload's condition QuotaReserved says what is waited for. Its reasons are granular
+since Kueue 0.18.5 and where a gate is on; the texts are there in every release, so both are read. After that, the pods
+say it.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from datadog_checks.kueue_gang.derive.asks import Alternatives, requested, unplaced
+from datadog_checks.kueue_gang.derive.fit import LATER, SOON, Fleet
+from datadog_checks.kueue_gang.derive.labels import would_fit_labelled
+from datadog_checks.kueue_gang.derive.members import PLACED
+from datadog_checks.kueue_gang.derive.states import Shape
+from datadog_checks.kueue_gang.facts.fields import Condition
+from datadog_checks.kueue_gang.facts.pods import Pod
+from datadog_checks.kueue_gang.facts.queues import AdmissionCheck, ClusterQueue, LocalQueue, ResourceFlavor
+from datadog_checks.kueue_gang.facts.topology import Topology
+from datadog_checks.kueue_gang.facts.workloads import Workload
+
+#: States of gangs that nothing keeps from running.
+UNBLOCKED = frozenset({"running", "finishing", "stopping", "orphan"})
+
+_TERMINATING = frozenset({"terminating"})
+_NO_CONDITION = Condition(None, "", "", None)
+#: Reasons of a ClusterQueue's condition Active that say that somebody stopped it; others say that it is set up wrongly.
+_STOPPED = frozenset({"Stopped", "Terminating", "Ready", "Unknown", ""})
+_MISFIT = re.compile(r"topology \"(?P<name>[^\"]*)\" (allows to fit|doesn't allow to fit)", re.ASCII)
+_FILTER = re.compile(r"\d+/\d+ nodes are available:", re.ASCII)
+_PIECES = re.compile(r"[,.:]\s+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Kueue:
+    """Kueue's objects by name, LocalQueues by (namespace, name).
+
+    `known` are the sources that were read and are in step: only there the absence of an object is a fact.
+    """
+
+    local_queues: Mapping[tuple[str, str], LocalQueue] = field(default_factory=dict)
+    cluster_queues: Mapping[str, ClusterQueue] = field(default_factory=dict)
+    flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
+    topologies: Mapping[str, Topology] = field(default_factory=dict)
+    checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
+    known: frozenset[str] = frozenset()
+
+    def cluster_queue_of(self, workload: Workload) -> ClusterQueue | None:
+        """Return the ClusterQueue that a Workload is in or waits for, None where that is not known."""
+        local = self.local_queues.get((workload.namespace, workload.queue))
+        name = workload.cluster_queue or (local.cluster_queue if local else "")
+        return self.cluster_queues.get(name)
+
+
+class Case(NamedTuple):
+    """A gang that does not run: the blockers that hold without a look at the nodes, and what is to be placed.
+
+    `tries` is set for a gang whose pods the scheduler tries, `turned_away` where each of these was last turned away, as
+    rejected or for too few GPUs.
+    """
+
+    signs: frozenset[str]
+    asks: Alternatives = ()
+    tries: bool = False
+    turned_away: bool = False
+
+
+class Outlook:
+    """Whether what a gang asks for would fit, and what it lacks; each is found when it is asked for.
+
+    There are several alternatives where Kueue may still choose between flavors: one that fits is enough.
+    """
+
+    def __init__(self, alternatives: Alternatives, fleet: Fleet) -> None:
+        """Take what is to be placed; without a fleet that is known do not ask."""
+        self._alternatives = alternatives
+        self._fleet = fleet
+
+    def fits(self, when: int = 0) -> bool:
+        """Tell whether it would fit at a time (see `fit`)."""
+        return any(self._fleet.fits(asks, when) for asks in self._alternatives)
+
+    def enough(self) -> bool:
+        """Tell whether the free GPUs suffice in sum."""
+        return any(self._fleet.enough(asks) for asks in self._alternatives)
+
+    def exceeds(self) -> bool:
+        """Tell whether a pod asks for more GPUs than any node has."""
+        return bool(self._alternatives) and all(self._fleet.exceeds(asks) for asks in self._alternatives)
+
+    def labelled(self) -> bool:
+        """Tell whether it would fit if the nodes that lack a level label had it."""
+        return any(would_fit_labelled(self._fleet, asks) for asks in self._alternatives)
+
+
+def _never(_case: Case, _look: Outlook) -> bool:
+    return False
+
+
+def _refinable(case: Case) -> bool:
+    return case.tries or "topology_request" in case.signs
+
+
+#: Each blocker with the test that takes the nodes; it holds by its sign, too. In the order of docs/model.md.
+_Row = tuple[str, Callable[[Case, Outlook], bool]]
+_BY_NODES: tuple[_Row, ...] = (
+    ("capacity", lambda case, look: _refinable(case) and not look.fits() and not look.enough()),
+    ("node_labels", lambda case, look: _refinable(case) and not look.fits() and look.labelled()),
+    ("fragmentation", lambda case, look: _refinable(case) and not look.fits()),
+)
+BLOCKERS: tuple[_Row, ...] = (
+    ("suspended", _never),
+    ("misconfigured", _never),
+    ("backoff", _never),
+    ("exceeds_quota", _never),
+    ("preempting", lambda case, look: case.tries and not look.fits() and look.fits(SOON)),
+    ("pods_ready", _never),
+    ("topology_request", _never),
+    ("quota", _never),
+    ("provisioning", _never),
+    ("admission_check", _never),
+    ("gated", _never),
+    ("missing_pods", _never),
+    ("exceeds_node", lambda case, look: case.tries and look.exceeds()),
+    ("not_retried", lambda case, look: case.turned_away and look.fits()),
+    ("stuck_terminating", lambda case, look: case.tries and not look.fits() and look.fits(LATER)),
+    *_BY_NODES,
+    ("unschedulable", _never),
+    ("permit", _never),
+    ("node_lost", _never),
+    ("crash_loop", _never),
+    ("image_or_init", _never),
+)
+UNKNOWN = "unknown"
+NAMES = (*(name for name, _ in BLOCKERS), UNKNOWN)
+
+
+def takes_nodes(case: Case) -> bool:
+    """Tell whether the blocker of a gang may depend on the nodes."""
+    for name, test in BLOCKERS:
+        if name in case.signs:
+            return name == "topology_request" and bool(case.asks)
+        if test is not _never and case.tries:
+            return True
+    return False
+
+
+def blocker(case: Case, look: Outlook | None) -> str:
+    """Return the blocker of a gang; without a look at the nodes what they would tell is left out."""
+    for name, test in BLOCKERS:
+        if name in case.signs:
+            return _refined(case, look) if name == "topology_request" and look else name
+        if look and test(case, look):
+            return name
+    return UNKNOWN
+
+
+def _refined(case: Case, look: Outlook) -> str:
+    return next((name for name, test in _BY_NODES if case.asks and test(case, look)), "topology_request")
+
+
+def case_of(shape: Shape, kueue: Kueue, now: float) -> Case:
+    """Return what is to be asked about a gang whose state is not in `UNBLOCKED`."""
+    workload = shape.gang.workload
+    signs = set(_queue_signs(workload, kueue, now)) if workload else set()
+    if signs:
+        if "topology_request" in signs and workload:
+            name = _misfit_of(workload)
+            return Case(frozenset(signs), requested(shape.gang, workload, kueue_flavors(workload, kueue, name)))
+        return Case(frozenset(signs))
+    signs |= set(_pod_signs(shape))
+    waiting = unplaced(shape)
+    asks = waiting.asks
+    if not asks and any(pod.deletion is not None and pod.deletion <= now for pod in shape.pods(_TERMINATING)):
+        # Its own pods: what would replace them is not made before they are gone.
+        signs.add("stuck_terminating")
+    turned_away = bool(waiting.pods) and all(_turned_away(pod, name) for pod, name in waiting.pods)
+    return Case(frozenset(signs), (asks,) if asks else (), bool(asks), turned_away)
+
+
+def kueue_flavors(workload: Workload, kueue: Kueue, topology: str = "") -> tuple[tuple[ResourceFlavor, Topology], ...]:
+    """Return the flavors with a topology that a Workload may get, those of one topology where it is named."""
+    queue = kueue.cluster_queue_of(workload)
+    return tuple(
+        (flavor, kueue.topologies[flavor.topology])
+        for name in dict.fromkeys(one.flavor for one in (queue.quota if queue else ()))
+        if (flavor := kueue.flavors.get(name))
+        and flavor.topology in kueue.topologies
+        and topology in {"", flavor.topology}
+    )
+
+
+# --- what Kueue says -------------------------------------------------------------------------------------------------
+
+
+def _queue_signs(workload: Workload, kueue: Kueue, now: float) -> Iterator[str]:
+    """Yield the blockers of a Workload that is not admitted, by its conditions and its queues."""
+    reserved = workload.conditions.get("QuotaReserved", _NO_CONDITION)
+    if not workload.active:
+        yield "suspended"
+    if workload.admitted:
+        return
+    if reserved.status is True and not workload.is_true("Evicted"):
+        yield from _check_signs(workload, kueue)
+        return
+    yield from _queue_object_signs(workload, kueue)
+    for name, test in _BY_CONDITION:
+        if test(reserved):
+            yield name
+    if workload.requeue_at is not None and workload.requeue_at > now:
+        yield "backoff"
+    yield "quota"
+
+
+_BY_CONDITION: tuple[tuple[str, Callable[[Condition], bool]], ...] = (
+    ("suspended", lambda found: found.reason in {"Suspended", "Deactivated", "OnHold"}),
+    ("misconfigured", lambda found: found.reason in {"Misconfigured", "NoMatchingFlavor"}),
+    ("misconfigured", lambda found: "doesn't exist" in found.message or "not found" in found.message),
+    ("exceeds_quota", lambda found: found.reason == "ExceedsMaxQuota"),
+    # With several flavors one may be too small for ever and another only in use now.
+    (
+        "exceeds_quota",
+        lambda found: "> maximum capacity" in found.message and "insufficient unused quota" not in found.message,
+    ),
+    ("preempting", lambda found: found.reason == "WaitingForPreemptedWorkloads"),
+    ("preempting", lambda found: "Pending the preemption of" in found.message),
+    ("pods_ready", lambda found: found.reason == "WaitingForPodsReady"),
+    ("pods_ready", lambda found: "to be in PodsReady condition" in found.message),
+    ("topology_request", lambda found: found.reason == "TopologyPlacementFailed"),
+    ("topology_request", lambda found: _MISFIT.search(found.message) is not None),
+    ("gated", lambda found: found.reason == "AdmissionGated"),
+)
+
+
+def _queue_object_signs(workload: Workload, kueue: Kueue) -> Iterator[str]:
+    local = kueue.local_queues.get((workload.namespace, workload.queue))
+    if local is None and "localqueues" in kueue.known:
+        yield "misconfigured"
+    queue = kueue.cluster_queue_of(workload)
+    if local and queue is None and "clusterqueues" in kueue.known:
+        yield "misconfigured"
+    if (local and local.stopped) or (queue and queue.stopped):
+        yield "suspended"
+    inactive = queue.active if queue and queue.active and queue.active.status is False else None
+    if inactive and inactive.reason not in _STOPPED:
+        yield "misconfigured"
+    elif "is inactive" in workload.conditions.get("QuotaReserved", _NO_CONDITION).message:
+        yield "suspended"
+
+
+def _check_signs(workload: Workload, kueue: Kueue) -> Iterator[str]:
+    """Yield the blocker of a Workload that has its quota and waits for more."""
+    provisions = (kueue.checks[name].provisions for name, _ in workload.checks if name in kueue.checks)
+    yield "provisioning" if any(provisions) else "admission_check"
+
+
+def _misfit_of(workload: Workload) -> str:
+    match = _MISFIT.search(workload.conditions.get("QuotaReserved", _NO_CONDITION).message)
+    return match["name"] if match else ""
+
+
+# --- what the pods say -----------------------------------------------------------------------------------------------
+
+
+def _pod_signs(shape: Shape) -> Iterator[str]:
+    counts = shape.counts
+    if counts["nominated"]:
+        yield "preempting"
+    if counts["gated"]:
+        yield "gated"
+    if shape.missing:
+        yield "missing_pods"
+    waiting = [name for name in shape.classes if name not in PLACED | {"succeeded", "failed", "terminating"}]
+    if any(_names_another_reason(pod) for pod in shape.pods(frozenset({"unschedulable"}))):
+        yield "unschedulable"
+    if waiting and all(name == "waiting_permit" for name in waiting):
+        yield "permit"
+    for name, sign in (("lost", "node_lost"), ("crashing", "crash_loop"), ("bound", "image_or_init")):
+        if counts[name]:
+            yield sign
+
+
+def _for_gpus(text: str, pod: Pod) -> bool:
+    return any(f"Insufficient {resource}" in text for resource, _ in pod.spec.gpus)
+
+
+def _turned_away(pod: Pod, name: str) -> bool:
+    return name in {"rejected", "waiting_possible"} or (
+        name == "unschedulable" and pod.failure is not None and _for_gpus(pod.failure, pod)
+    )
+
+
+def _names_another_reason(pod: Pod) -> bool:
+    """Tell whether a scheduler's text names a reason other than too few GPUs."""
+    text = (pod.failure or "").partition("preemption:")[0]
+    match = _FILTER.search(text)
+    if match is None:
+        return bool(text.strip())
+    reasons = [piece for piece in _PIECES.split(text[match.end() :]) if piece[:1].isdigit()]
+    reasons += [piece for piece in [text[match.end() :].strip()] if not reasons and piece]
+    return any(not _for_gpus(reason, pod) for reason in reasons)
