@@ -4,9 +4,9 @@
 """Why a gang does not run.
 
 `BLOCKERS` is the table: the first that holds is the answer, which is about the members that are not placed. Some hold
-by what Kueue, the scheduler and the pods say, the signs of a `Case`; others take the nodes: whether what is to be placed
-(`asks`) would fit, now or once pods that terminate are gone, and if not, whether GPUs, labels or their arrangement are
-missing (`Outlook`).
+by what Kueue, the scheduler and the pods say, the signs of a `Case`; others take the nodes: whether what is to be
+placed (`asks`) would fit, now or once pods that terminate are gone, and if not, whether GPUs, labels or their
+arrangement are missing (`Outlook`).
 
 Before Kueue admits a gang, its Workload's condition QuotaReserved says what is waited for. Its reasons are granular
 since Kueue 0.18.5 and where a gate is on; the texts are there in every release, so both are read. After that, the pods
