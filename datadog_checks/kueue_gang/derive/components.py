@@ -23,8 +23,9 @@ from datadog_checks.kueue_gang.facts.podgroups import PodGroup
 from datadog_checks.kueue_gang.facts.pods import Pod
 from datadog_checks.kueue_gang.facts.workloads import Workload
 
-#: GPU pods that name nothing are gathered in so many components a namespace.
-_SHARDS = 64
+#: GPU pods that name nothing are gathered in so many components a namespace: a change derives a part of them anew, and
+#: a component costs memory also where it holds a single pod.
+_SHARDS = 16
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +37,7 @@ class Component:
     """
 
     namespace: str
-    names: set[str]
+    names: list[str] = field(default_factory=list)
     pods: dict[str, Pod] = field(default_factory=dict)
     pod_groups: dict[tuple[str, str], PodGroup] = field(default_factory=dict)
     workloads: dict[str, Workload] = field(default_factory=dict)
@@ -53,7 +54,7 @@ class Component:
 
     def absorb(self, other: "Component") -> None:
         """Take over what another component holds."""
-        self.names |= other.names
+        self.names += other.names
         self.pods |= other.pods
         self.pod_groups |= other.pod_groups
         self.workloads |= other.workloads
@@ -87,10 +88,10 @@ class Components:
                 continue
             target = other if target is None else self._join(target, other)
         if target is None:
-            target = Component(namespace, set())
+            target = Component(namespace)
         for name in named:
-            if name not in target.names:
-                target.names.add(name)
+            if (namespace, name) not in self._by_name:
+                target.names.append(name)
                 self._by_name[namespace, name] = target
         return target
 
