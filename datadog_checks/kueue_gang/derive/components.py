@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from datadog_checks.kueue_gang.derive.drawing import Drawn
+from datadog_checks.kueue_gang.derive.drawing import NOT_DRAWN, Drawn
 from datadog_checks.kueue_gang.derive.membership import Membership
 from datadog_checks.kueue_gang.facts.jobs import Job
 from datadog_checks.kueue_gang.facts.podgroups import PodGroup
@@ -45,7 +45,7 @@ class Component:
     found: Membership | None = None
     classes: list[list[str]] = field(default_factory=list)
     settled: list[tuple[list[str], bool]] = field(default_factory=list)
-    drawn: Drawn = field(default_factory=Drawn)
+    drawn: Drawn = NOT_DRAWN
 
     @property
     def empty(self) -> bool:
