@@ -66,42 +66,47 @@ class Component:
 
 
 class Components:
-    """All components, found by (namespace, name)."""
+    """All components, found by namespace and name."""
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._by_name: dict[tuple[str, str], Component] = {}
+        self._by_name: dict[str, dict[str, Component]] = {}
         #: Components that a merge or the loss of their last object took away since the last `take_removed`.
         self._removed: list[Component] = []
 
     def __iter__(self) -> Iterator[Component]:
         """Return every component once."""
-        return iter({id(component): component for component in self._by_name.values()}.values())
+        named = (component for components in self._by_name.values() for component in components.values())
+        return iter({id(component): component for component in named}.values())
 
     def of(self, namespace: str, names: Iterable[str]) -> Component:
         """Return the component that has all these names, joining the ones that have some of them."""
         named = list(names)
+        known = self._by_name.setdefault(namespace, {})
         target: Component | None = None
         for name in named:
-            other = self._by_name.get((namespace, name))
+            other = known.get(name)
             if other is None or other is target:
                 continue
             target = other if target is None else self._join(target, other)
         if target is None:
             target = Component(namespace)
         for name in named:
-            if (namespace, name) not in self._by_name:
+            if name not in known:
                 target.names.append(name)
-                self._by_name[namespace, name] = target
+                known[name] = target
         return target
 
     def forget_if_empty(self, component: Component) -> None:
         """Forget a component that holds nothing any more."""
         if component.empty:
+            known = self._by_name.get(component.namespace, {})
             for name in component.names:
                 # One that was joined into another since it was touched has lost its names to that one.
-                if self._by_name.get((component.namespace, name)) is component:
-                    del self._by_name[component.namespace, name]
+                if known.get(name) is component:
+                    del known[name]
+            if not known:
+                self._by_name.pop(component.namespace, None)
             self._removed.append(component)
 
     def take_removed(self) -> list[Component]:
@@ -113,7 +118,7 @@ class Components:
         large, small = (left, right) if len(left) >= len(right) else (right, left)
         large.absorb(small)
         for name in small.names:
-            self._by_name[small.namespace, name] = large
+            self._by_name[small.namespace][name] = large
         self._removed.append(small)
         return large
 
