@@ -99,9 +99,9 @@ class Ties:
     """Every group that a pod names; empty strings where it names none.
 
     `pod_groups` holds (engine, PodGroup name) pairs. `run` tells one run of a job from the next one of the same name.
-    `names` are all of them, each once. `jobset_job` is the index of the pod's Job in its ReplicatedJob and `replicas`
-    the number of such Jobs; `group_size` the size that a LeaderWorkerSet states. `serving` marks the pod groups of
-    serving workloads.
+    `names` are all of them, each once. `controller` is not read of a pod that names none. `jobset_job` is the index of
+    the pod's Job in its ReplicatedJob and `replicas` the number of such Jobs; `group_size` the size that a
+    LeaderWorkerSet states. `serving` marks the pod groups of serving workloads.
     """
 
     pod_groups: tuple[tuple[str, str], ...]
@@ -327,10 +327,12 @@ class PodReducer:
 
     def _ties_of(self, metadata: Json, labels: dict[str, str], spec: Json) -> Ties:
         annotations, group = metadata.get("annotations") or {}, spec.get("schedulingGroup")
-        owner = next((ref for ref in metadata.get("ownerReferences") or () if ref.get("controller")), None)
         indexed = _INDEX in annotations or _INDEX in labels
         named = tuple([(name, labels[name]) for name in labels if name in _TIES])
         annotated = tuple([(name, annotations[name]) for name in annotations if name in _TIES])
+        # Who owns a pod that names no group does not matter, and there are as many owners as Deployments.
+        owned = metadata.get("ownerReferences") if named or annotated or group else None
+        owner = next((ref for ref in owned if ref.get("controller")), None) if owned else None
         key = (
             named,
             annotated,
@@ -341,7 +343,9 @@ class PodReducer:
         found = self._ties.get(key)
         if found is None:
             found = _remember(
-                self._ties, key, _ties(dict(named), dict(annotated), controller(metadata), spec, indexed=indexed)
+                self._ties,
+                key,
+                _ties(dict(named), dict(annotated), controller(metadata) if owner else None, spec, indexed=indexed),
             )
         return found
 
