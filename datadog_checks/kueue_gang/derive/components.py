@@ -16,15 +16,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from datadog_checks.kueue_gang.derive.drawing import Drawn
+from datadog_checks.kueue_gang.derive.drawing import NOT_DRAWN, Drawn
 from datadog_checks.kueue_gang.derive.membership import Membership
 from datadog_checks.kueue_gang.facts.jobs import Job
 from datadog_checks.kueue_gang.facts.podgroups import PodGroup
 from datadog_checks.kueue_gang.facts.pods import Pod
 from datadog_checks.kueue_gang.facts.workloads import Workload
 
-#: GPU pods that name nothing are gathered in so many components a namespace.
-_SHARDS = 64
+#: GPU pods that name nothing are gathered in so many components a namespace: a change derives a part of them anew, and
+#: a component costs memory also where it holds a single pod.
+_SHARDS = 16
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +37,7 @@ class Component:
     """
 
     namespace: str
-    names: set[str]
+    names: list[str] = field(default_factory=list)
     pods: dict[str, Pod] = field(default_factory=dict)
     pod_groups: dict[tuple[str, str], PodGroup] = field(default_factory=dict)
     workloads: dict[str, Workload] = field(default_factory=dict)
@@ -44,7 +45,7 @@ class Component:
     found: Membership | None = None
     classes: list[list[str]] = field(default_factory=list)
     settled: list[tuple[list[str], bool]] = field(default_factory=list)
-    drawn: Drawn = field(default_factory=Drawn)
+    drawn: Drawn = NOT_DRAWN
 
     @property
     def empty(self) -> bool:
@@ -53,7 +54,7 @@ class Component:
 
     def absorb(self, other: "Component") -> None:
         """Take over what another component holds."""
-        self.names |= other.names
+        self.names += other.names
         self.pods |= other.pods
         self.pod_groups |= other.pod_groups
         self.workloads |= other.workloads
@@ -65,42 +66,47 @@ class Component:
 
 
 class Components:
-    """All components, found by (namespace, name)."""
+    """All components, found by namespace and name."""
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._by_name: dict[tuple[str, str], Component] = {}
+        self._by_name: dict[str, dict[str, Component]] = {}
         #: Components that a merge or the loss of their last object took away since the last `take_removed`.
         self._removed: list[Component] = []
 
     def __iter__(self) -> Iterator[Component]:
         """Return every component once."""
-        return iter({id(component): component for component in self._by_name.values()}.values())
+        named = (component for components in self._by_name.values() for component in components.values())
+        return iter({id(component): component for component in named}.values())
 
     def of(self, namespace: str, names: Iterable[str]) -> Component:
         """Return the component that has all these names, joining the ones that have some of them."""
         named = list(names)
+        known = self._by_name.setdefault(namespace, {})
         target: Component | None = None
         for name in named:
-            other = self._by_name.get((namespace, name))
+            other = known.get(name)
             if other is None or other is target:
                 continue
             target = other if target is None else self._join(target, other)
         if target is None:
-            target = Component(namespace, set())
+            target = Component(namespace)
         for name in named:
-            if name not in target.names:
-                target.names.add(name)
-                self._by_name[namespace, name] = target
+            if name not in known:
+                target.names.append(name)
+                known[name] = target
         return target
 
     def forget_if_empty(self, component: Component) -> None:
         """Forget a component that holds nothing any more."""
         if component.empty:
+            known = self._by_name.get(component.namespace, {})
             for name in component.names:
                 # One that was joined into another since it was touched has lost its names to that one.
-                if self._by_name.get((component.namespace, name)) is component:
-                    del self._by_name[component.namespace, name]
+                if known.get(name) is component:
+                    del known[name]
+            if not known:
+                self._by_name.pop(component.namespace, None)
             self._removed.append(component)
 
     def take_removed(self) -> list[Component]:
@@ -112,7 +118,7 @@ class Components:
         large, small = (left, right) if len(left) >= len(right) else (right, left)
         large.absorb(small)
         for name in small.names:
-            self._by_name[small.namespace, name] = large
+            self._by_name[small.namespace][name] = large
         self._removed.append(small)
         return large
 

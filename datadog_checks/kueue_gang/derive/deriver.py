@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
 from datadog_checks.kueue_gang.derive.components import Component, Components, names_of_pod
-from datadog_checks.kueue_gang.derive.drawing import NEVER, Context, Drawn, classes_of, draw
+from datadog_checks.kueue_gang.derive.drawing import NEVER, NOT_DRAWN, Context, Drawn, classes_of, draw
 from datadog_checks.kueue_gang.derive.gpus import NodeLedger
 from datadog_checks.kueue_gang.derive.guard import known_gang_schedulers
 from datadog_checks.kueue_gang.derive.members import lost_at
@@ -31,7 +31,7 @@ from datadog_checks.kueue_gang.derive.permit import (
     settle_by_count,
     settle_by_room,
 )
-from datadog_checks.kueue_gang.derive.picture import Gpus, Picture, Summary
+from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Picture, Summary
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.transitions import STILL, Key, Memory
 from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED, Changes, Cluster, SchedulerCount
@@ -82,9 +82,12 @@ class Deriver:
         self._nominating: Counter[str] = Counter()
         self._versions: Counter[tuple[str, int]] = Counter()
         self._sensitive = _TO_SETTLE
-        #: Components with members to settle, and components that were drawn, by id.
+        #: Components with members that wait or may wait, those of them with members to settle, and components that were
+        #: drawn, by id; the views of the last, by id.
         self._waiting: dict[int, Component] = {}
+        self._doubtful: dict[int, Component] = {}
         self._drawn: dict[int, Component] = {}
+        self._views: dict[int, GangView] = {}
         self._gpus = Gpus()
         self._summary = Summary()
         self._unobservable: Counter[tuple[str, str]] = Counter()
@@ -103,18 +106,19 @@ class Deriver:
             reclassify = {id(component): component for component in self._components}
         for component in reclassify.values():
             component.found = None
-        dirty |= reclassify
+        dirty |= reclassify | self._on_sensitivity(changes.scheduler)
         nodes_changed = self._ledger.refresh()
-        context_changed = self._take_sensitivity(changes)
+        count_changed, self._scheduler = changes.scheduler != self._scheduler, changes.scheduler
         removed = self._components.take_removed()
         stale, fresh = set[Key](), set[Key]()
         for component in removed:
             dirty.pop(id(component), None)
             self._waiting.pop(id(component), None)
+            self._doubtful.pop(id(component), None)
             stale |= self._withdraw(component)
         for component in dirty.values():
             self._sort(component, now)
-        if dirty or removed or nodes_changed or context_changed:
+        if dirty or removed or nodes_changed or count_changed:
             dirty |= self._settle(changes.scheduler)
             for component in dirty.values():
                 stale |= self._withdraw(component)
@@ -251,20 +255,14 @@ class Deriver:
         self._changes = Changes(unread=changes.unread, unreadable=changes.unreadable, behind=changes.behind)
         return changed
 
-    def _take_sensitivity(self, changes: Changes) -> bool:
-        """Take the scheduler's count, and find anew which components it may settle; tell whether that changed."""
-        changed = changes.scheduler != self._scheduler
-        self._scheduler = changes.scheduler
-        count = changes.scheduler
+    def _on_sensitivity(self, count: SchedulerCount | None) -> dict[int, Component]:
+        """Find which classes the scheduler's count may settle; return all components where that changed."""
         shows = count is None or count.waiting is None or all(self._leaves_traces(name) for name in count.profiles)
         sensitive = _TO_SETTLE if shows else _TO_SETTLE | frozenset(ANY_UNPLACED)
-        if sensitive != self._sensitive:
-            self._sensitive = sensitive
-            self._waiting = {}
-            for component in self._components:
-                self._register(component)
-            changed = True
-        return changed
+        if sensitive == self._sensitive:
+            return {}
+        self._sensitive = sensitive
+        return {id(component): component for component in self._components}
 
     def _leaves_traces(self, scheduler: str) -> bool:
         """Tell whether a scheduler writes the node of a waiting pod: by its version, or because it is seen to."""
@@ -298,13 +296,18 @@ class Deriver:
         self._register(component)
 
     def _register(self, component: Component) -> None:
-        if any(not self._sensitive.isdisjoint(classes) for classes in component.classes):
-            self._waiting[id(component)] = component
-        else:
-            self._waiting.pop(id(component), None)
+        doubtful = self._sensitive - {CERTAIN}
+        for holder, wanted in ((self._waiting, self._sensitive), (self._doubtful, doubtful)):
+            if any(not wanted.isdisjoint(classes) for classes in component.classes):
+                holder[id(component)] = component
+            else:
+                holder.pop(id(component), None)
 
     def _settle(self, count: SchedulerCount | None) -> dict[int, Component]:
         """Settle the Permit waiters of the cluster; return the components in which that changed something."""
+        if not self._doubtful:
+            # Those that wait for certain are known by themselves: nobody asks what they leave to others.
+            return {}
         held = [(component, index) for component in self._waiting.values() for index in range(len(component.classes))]
         candidates = [
             Candidate(component.found.gangs[index], list(component.classes[index]))
@@ -345,13 +348,14 @@ class Deriver:
         self._attention.update(drawn.memory.attention)
         for view in drawn.views:
             self._summary.add(view)
+            self._views[id(view)] = view
         if drawn.until != NEVER:
             heappush(self._due, (drawn.until, id(component)))
         return set(_keys(drawn))
 
     def _withdraw(self, component: Component) -> set[Key]:
         """Take back what was told of a component; return the gangs that were remembered for it."""
-        drawn, component.drawn = component.drawn, Drawn()
+        drawn, component.drawn = component.drawn, NOT_DRAWN
         if self._drawn.pop(id(component), None) is None:
             return set()
         self._gpus.subtract(drawn.gpus)
@@ -359,6 +363,7 @@ class Deriver:
         self._hidden.subtract(drawn.hidden)
         for view in drawn.views:
             self._summary.add(view, -1)
+            del self._views[id(view)]
         return set(_keys(drawn))
 
     def _forget(self, gone: set[Key]) -> None:
@@ -370,18 +375,15 @@ class Deriver:
     def _assemble(self, now: float) -> Picture:
         unread = self._changes.unread
         nodes_read, pods_read = "nodes" not in unread, "pods" not in unread
-        views = [view for component in self._drawn.values() for view in component.drawn.views]
-        gpus = Gpus()
-        gpus.add(self._gpus)
         unobservable = +self._unobservable
         for schedulers, number in self._hidden.items():
             if number and self._hides_waits(schedulers):
                 unobservable["permit", "no_trace"] += number
         return Picture(
             now=now,
-            views=views if pods_read else (),
+            views=self._views.values() if pods_read else (),
             summary=self._summary if pods_read else Summary(),
-            gpus=gpus if pods_read else Gpus(),
+            gpus=self._gpus if pods_read else Gpus(),
             nodes=self._ledger.totals() if nodes_read else None,
             free_known=nodes_read and pods_read,
             pods_known=pods_read,

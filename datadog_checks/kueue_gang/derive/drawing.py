@@ -12,7 +12,8 @@ Everything is a function of the facts and of the time. `Drawn.until` tells when 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 from datadog_checks.kueue_gang.derive import gpus as gpu
 from datadog_checks.kueue_gang.derive.guard import is_served_by_name, unguarded
@@ -71,7 +72,7 @@ class Context:
         return time is not None and now > time
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Drawn:
     """What is told of a component.
 
@@ -79,12 +80,18 @@ class Drawn:
     whether these schedulers leave traces. `until` is when the time alone changes something.
     """
 
-    views: tuple[GangView, ...] = ()
-    gpus: Gpus = field(default_factory=Gpus)
-    unobservable: Counter[tuple[str, str]] = field(default_factory=Counter)
-    hidden: Counter[frozenset[str]] = field(default_factory=Counter)
-    memory: Memory = field(default_factory=Memory)
-    until: float = NEVER
+    views: tuple[GangView, ...]
+    gpus: Gpus
+    unobservable: Counter[tuple[str, str]]
+    hidden: Counter[frozenset[str]]
+    memory: Memory
+    until: float
+
+
+#: There are thousands of components, and most have nothing of most kinds: they share it. None of it is written to.
+_NOTHING: Counter[Any] = Counter()
+_NO_MEMORY = Memory()
+NOT_DRAWN = Drawn((), Gpus(_NOTHING, _NOTHING, _NOTHING, _NOTHING), _NOTHING, _NOTHING, _NO_MEMORY, NEVER)
 
 
 def classes_of(gang: Gang, context: Context, now: float, known: Mapping[Key, tuple[list[Pod], list[str]]]) -> list[str]:
@@ -122,15 +129,29 @@ def draw(found: Membership, settled: list[Candidate], context: Context, memory: 
 class _Drawing:
     def __init__(self, context: Context, memory: Memory, now: float) -> None:
         self.context, self.rules, self.before, self.now = context, context.rules, memory, now
-        self.result = Drawn()
         self.views: list[GangView] = []
+        self.gpus = Gpus()
+        self.unobservable: Counter[tuple[str, str]] = Counter()
+        self.hidden: Counter[frozenset[str]] = Counter()
+        self.until = NEVER
         self.complete: dict[Key, float] = {}
         self.attention: dict[Key, float] = {}
 
     def drawn(self) -> Drawn:
-        self.result.views = tuple(self.views)
-        self.result.memory = Memory(self.now, self.complete, self.attention)
-        return self.result
+        gpus = self.gpus
+        return Drawn(
+            views=tuple(self.views),
+            gpus=Gpus(
+                allocated=gpus.allocated or _NOTHING,
+                idle=gpus.idle or _NOTHING,
+                reserved=gpus.reserved or _NOTHING,
+                unknown=gpus.unknown or _NOTHING,
+            ),
+            unobservable=self.unobservable or _NOTHING,
+            hidden=self.hidden or _NOTHING,
+            memory=Memory(self.now, self.complete, self.attention) if self.complete or self.attention else _NO_MEMORY,
+            until=self.until,
+        )
 
     def gang(self, candidate: Candidate) -> None:
         gang = candidate.gang
@@ -165,8 +186,8 @@ class _Drawing:
             self._account(queue.namespace, units, number, situation, queue)
 
     def _change_at(self, time: float | None) -> None:
-        if time is not None and self.now <= time < self.result.until:
-            self.result.until = time
+        if time is not None and self.now <= time < self.until:
+            self.until = time
 
     def _tell(self, shape: Shape, state: str | None, *, counted_waits: bool) -> None:
         gang = shape.gang
@@ -179,7 +200,7 @@ class _Drawing:
         for pod in waiters:
             gpu.add(reserved, pod.spec.gpus)
         for resource, amount in reserved.items():
-            self.result.gpus.reserved[queue, resource] += amount
+            self.gpus.reserved[queue, resource] += amount
         reasons = tuple(unguarded(gang, self.context.schedulers, workloads_known=self.context.workloads_known))
         began = since(state, shape, self.context.nodes or {}) if state else None
         self._count_unobservable(shape, counted_waits=counted_waits)
@@ -234,7 +255,7 @@ class _Drawing:
             if self._account(gang.namespace, units, number, situation, queue):
                 gpu.add(idle, units, number)
         if gang.source_down:
-            self.result.gpus.unknown.update(allocated)
+            self.gpus.unknown.update(allocated)
         return allocated, idle
 
     def _account(self, namespace: str, units: Units, number: int, situation: gpu.Situation, queue: Queue) -> bool:
@@ -246,9 +267,9 @@ class _Drawing:
             # Pods of namespaces that are not reported hold GPUs all the same.
             queue, use, reason = Queue(NONE, NONE, NONE, NONE), gpu.OTHER, ""
         for resource, amount in units:
-            self.result.gpus.allocated[queue, resource, use] += amount * number
+            self.gpus.allocated[queue, resource, use] += amount * number
             if reason:
-                self.result.gpus.idle[queue, resource, reason] += amount * number
+                self.gpus.idle[queue, resource, reason] += amount * number
         return use == gpu.IDLE
 
     def _requested(self, shape: Shape) -> dict[str, int]:
@@ -271,7 +292,7 @@ class _Drawing:
     # --- what is unknown, what needs attention, what is remembered ---------------------------------------------------
 
     def _count_unobservable(self, shape: Shape, *, counted_waits: bool) -> None:
-        gang, counted = shape.gang, self.result.unobservable
+        gang, counted = shape.gang, self.unobservable
         if gang.unobservable:
             counted["required", gang.unobservable] += 1
         if is_served_by_name(gang) and not self.context.schedulers:
@@ -279,7 +300,7 @@ class _Drawing:
         if shape.counts[POSSIBLE]:
             counted["permit", "ambiguous"] += 1
         elif can_wait(gang) and not counted_waits and any(shape.counts[name] for name in _MAY_HIDE_A_WAIT):
-            self.result.hidden[frozenset(pod.spec.scheduler for pod in shape.pods(_MAY_HIDE_A_WAIT))] += 1
+            self.hidden[frozenset(pod.spec.scheduler for pod in shape.pods(_MAY_HIDE_A_WAIT))] += 1
 
     def _attention(self, shape: Shape, state: str | None, began: float | None, reasons: tuple[str, ...]) -> bool:
         key, workload = shape.gang.key, shape.gang.workload

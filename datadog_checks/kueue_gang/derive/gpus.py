@@ -98,6 +98,7 @@ class NodeLedger:
         self._tolerated = frozenset(rules.tolerated_taints)
         self._nodes: dict[str, Node] = {}
         self._flavors: dict[str, ResourceFlavor] = {}
+        #: Units that pods hold by resource and node.
         self._allocated: dict[str, dict[str, int]] = {}
         #: Number of live pods by what they ask for and tolerate: these records are shared, their identity is enough.
         self._asking: dict[int, tuple[PodSpec, int]] = {}
@@ -119,8 +120,17 @@ class NodeLedger:
                 continue
             self._ask(pod.spec, sign)
             if pod.node:
-                add(self._allocated.setdefault(pod.node, {}), pod.spec.gpus, sign)
+                for resource, amount in pod.spec.gpus:
+                    self._allocate(resource, pod.node, sign * amount)
                 self._stale.add(pod.node)
+
+    def _allocate(self, resource: str, node: str, amount: int) -> None:
+        allocated = self._allocated.setdefault(resource, {})
+        left = allocated.get(node, 0) + amount
+        if left:
+            allocated[node] = left
+        else:
+            allocated.pop(node, None)
 
     def _ask(self, spec: PodSpec, sign: int) -> None:
         number = self._asking.get(id(spec), (spec, 0))[1] + sign
@@ -169,8 +179,7 @@ class NodeLedger:
         known = self._nodes.get(node)
         if known is None:
             return None
-        allocated = self._allocated.get(node, {})
-        return max(0, known.allocatable.get(resource, 0) - allocated.get(resource, 0))
+        return max(0, known.allocatable.get(resource, 0) - self._allocated.get(resource, {}).get(node, 0))
 
     def largest(self, resource: str) -> int:
         """Return the most free units that any node has."""

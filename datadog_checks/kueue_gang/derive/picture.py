@@ -7,7 +7,7 @@ These are the records that `Deriver` makes and that emission, the commands and t
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -143,11 +143,12 @@ class Picture:
     """All gangs and GPUs at `now`.
 
     `views` are the gangs, in no order. `nodes` is None where the nodes were not read; `free_known` and `pods_known` say
-    what is complete. `unobservable` counts gangs by (signal, reason).
+    what is complete. `unobservable` counts gangs by (signal, reason). It holds until the deriver takes the next
+    changes: gangs, summary and GPUs are the deriver's own, since copies of them would grow with the cluster.
     """
 
     now: float
-    views: Sequence[GangView] = ()
+    views: Collection[GangView] = ()
     summary: Summary = field(default_factory=Summary)
     gpus: Gpus = field(default_factory=Gpus)
     nodes: Mapping[str, NodeTotals] | None = None

@@ -117,9 +117,12 @@ def moment(obj: Json, key: str) -> float | None:
 
 
 class Times:
-    """Reads times, and remembers them: the pods of a gang are created, bound and ready within the same few seconds."""
+    """Reads times, and remembers them: the pods of a gang are created, bound and ready within the same few seconds.
 
-    def __init__(self, most: int = 50_000) -> None:
+    A list has the pods of a gang side by side, so a short memory is as good as one for the whole list.
+    """
+
+    def __init__(self, most: int = 2_000) -> None:
         """Remember at most so many."""
         self._known: dict[str, float | None] = {}
         self._most = most

@@ -3,10 +3,11 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """Pods: where they are, what they ask for, and which gang they name.
 
-A pod is split in three records. `Pod` (a named tuple, which is the quickest record to make: there are very many) holds
+A pod is split in four records. `Pod` (a named tuple, which is the quickest record to make: there are very many) holds
 what differs from pod to pod. `PodSpec` holds what the pods of one template share, and `Ties` what the pods of one job
-share: every way in which a pod can name a group it belongs to. The latter two are made once and referred to, since a
-gang has up to thousands of equal pods.
+share: every way in which a pod can name a group it belongs to. These two are made once and referred to, since a gang
+has up to thousands of equal pods. `Rare` holds what a pod has for a short time or never: a pod that runs has one that
+is everybody's.
 
 Pods that neither ask for a GPU nor name a group are not kept, save those that run a kube-scheduler: the image tag of
 that one tells whether Permit waits can be seen (they can from Kubernetes 1.35 on, facts of KEP-5278).
@@ -16,6 +17,8 @@ import re
 from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any, NamedTuple, TypeVar
+
+import orjson
 
 from datadog_checks.kueue_gang.facts.constraints import ANYWHERE, Constraint, constraint
 from datadog_checks.kueue_gang.facts.fields import (
@@ -96,9 +99,9 @@ class Ties:
     """Every group that a pod names; empty strings where it names none.
 
     `pod_groups` holds (engine, PodGroup name) pairs. `run` tells one run of a job from the next one of the same name.
-    `names` are all of them, each once. `jobset_job` is the index of the pod's Job in its ReplicatedJob and `replicas`
-    the number of such Jobs; `group_size` the size that a LeaderWorkerSet states. `serving` marks the pod groups of
-    serving workloads.
+    `names` are all of them, each once. `controller` is not read of a pod that names none. `jobset_job` is the index of
+    the pod's Job in its ReplicatedJob and `replicas` the number of such Jobs; `group_size` the size that a
+    LeaderWorkerSet states. `serving` marks the pod groups of serving workloads.
     """
 
     pod_groups: tuple[tuple[str, str], ...]
@@ -142,17 +145,29 @@ def _names(ties: Ties) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in named if name))
 
 
+class Rare(NamedTuple):
+    """What few pods have; most share `NOTHING_RARE`. The fields are told of with those of `Pod`."""
+
+    deletion: float | None = None
+    deletion_grace: float = _DEFAULT_GRACE
+    gated: bool = False
+    nominated: str = ""
+    nominated_at: float | None = None
+    failure: str | None = None
+    failing: bool = False
+    constraint: Constraint = ANYWHERE
+    scheduler_version: tuple[str, int] | None = None
+
+
+NOTHING_RARE = Rare()
+
+
 class Pod(NamedTuple):
     """One pod; times in seconds since the epoch.
 
-    `node` is empty while the pod is unbound. `deletion` is metadata.deletionTimestamp, which Kubernetes writes as the
-    END of the grace; `deletion_grace` seconds before it the deletion began. `nominated_at` is when nominatedNodeName
-    was last set. `failure` is the text of the last scheduling failure, None where there was none (a gated pod that was
-    never tried has none). `bound_at` is when PodScheduled turned True, `ready_since` the last transition of Ready,
-    `started` when the kubelet took the pod. `failing`: a main container waits after a failure, or has ended with one.
-    `constraint` says where a pod that has no node yet may go; of one that has a node it is not kept.
-    `labels` holds the labels that the user wants as tags, `scheduler_version` is (schedulerName, Kubernetes minor) of a
-    pod that runs a scheduler.
+    `node` is empty while the pod is unbound. `bound_at` is when PodScheduled turned True, `ready_since` the last
+    transition of Ready, `started` when the kubelet took the pod. `labels` holds the labels that the user wants as tags.
+    What few pods have is in `rare`, and read as if it were here.
     """
 
     namespace: str
@@ -162,20 +177,57 @@ class Pod(NamedTuple):
     ties: Ties
     node: str
     phase: str
-    deletion: float | None
-    deletion_grace: float
-    gated: bool
-    nominated: str
-    nominated_at: float | None
-    failure: str | None
     bound_at: float | None
     ready: bool
     ready_since: float | None
     started: float | None
-    failing: bool
-    constraint: Constraint
     labels: tuple[tuple[str, str], ...]
-    scheduler_version: tuple[str, int] | None
+    rare: Rare
+
+    @property
+    def deletion(self) -> float | None:
+        """The metadata.deletionTimestamp, which Kubernetes writes as the END of the grace."""
+        return self.rare.deletion
+
+    @property
+    def deletion_grace(self) -> float:
+        """The deletion began so many seconds before `deletion`."""
+        return self.rare.deletion_grace
+
+    @property
+    def gated(self) -> bool:
+        """Whether it has scheduling gates."""
+        return self.rare.gated
+
+    @property
+    def nominated(self) -> str:
+        """The nominatedNodeName."""
+        return self.rare.nominated
+
+    @property
+    def nominated_at(self) -> float | None:
+        """When nominatedNodeName was last set."""
+        return self.rare.nominated_at
+
+    @property
+    def failure(self) -> str | None:
+        """The text of the last scheduling failure, None where there was none, as in a gated pod never tried."""
+        return self.rare.failure
+
+    @property
+    def failing(self) -> bool:
+        """Whether a main container waits after a failure, or has ended with one."""
+        return self.rare.failing
+
+    @property
+    def constraint(self) -> Constraint:
+        """Where a pod that has no node yet may go; of one that has a node it is not kept."""
+        return self.rare.constraint
+
+    @property
+    def scheduler_version(self) -> tuple[str, int] | None:
+        """The (schedulerName, Kubernetes minor) of a pod that runs a scheduler."""
+        return self.rare.scheduler_version
 
 
 class PodReducer:
@@ -236,7 +288,6 @@ class PodReducer:
                     bound_at = times.read(found, "lastTransitionTime") or started
                 elif found["status"] == "False" and found.get("reason") != "SchedulingGated":
                     failure = intern(text(found, "message")[:MAX_TEXT])
-        nominated = text(status, "nominatedNodeName")
         name = metadata["name"]
         if not name or not isinstance(name, str):
             msg = "metadata.name is missing"
@@ -249,32 +300,25 @@ class PodReducer:
             ties=ties,
             node=text(spec, "nodeName"),
             phase=phase,
-            deletion=times.read(metadata, "deletionTimestamp"),
-            deletion_grace=seconds(metadata, "deletionGracePeriodSeconds", _DEFAULT_GRACE),
-            gated=bool(spec.get("schedulingGates")),
-            nominated=nominated,
-            nominated_at=_owned_since(metadata, "f:nominatedNodeName") if nominated else None,
-            failure=failure,
             bound_at=bound_at,
             ready=ready,
             ready_since=ready_since,
             started=started,
-            failing=phase == "Running" and _failing(spec, status),
-            # A bound pod is where it is; pods pinned to a host each would share nothing.
-            constraint=ANYWHERE if spec.get("nodeName") else constraint(spec),
             labels=wanted_labels(labels, self._labels) if self._labels else (),
-            scheduler_version=version,
+            rare=_rare(metadata, spec, status, failure, version),
         )
 
     def _spec_of(self, spec: Json) -> PodSpec:
-        gates, tolerated = spec.get("schedulingGates"), spec.get("tolerations")
-        key = (
-            _resources_key(spec["containers"]) if "containers" in spec else None,
-            _resources_key(spec["initContainers"]) if "initContainers" in spec else None,
-            _items_key(spec["overhead"]) if "overhead" in spec else None,
-            tuple([_items_key(item) for item in tolerated]) if tolerated else None,
-            tuple([gate["name"] for gate in gates]) if gates else None,
-            spec.get("schedulerName"),
+        # As bytes, since a tuple of tuples of all these takes twice as long to make and to compare.
+        key = orjson.dumps(
+            [
+                _asked(spec.get("containers")),
+                _asked(spec.get("initContainers")),
+                spec.get("overhead"),
+                spec.get("tolerations"),
+                spec.get("schedulingGates"),
+                spec.get("schedulerName"),
+            ]
         )
         found = self._specs.get(key)
         if found is None:
@@ -283,21 +327,25 @@ class PodReducer:
 
     def _ties_of(self, metadata: Json, labels: dict[str, str], spec: Json) -> Ties:
         annotations, group = metadata.get("annotations") or {}, spec.get("schedulingGroup")
-        owner = next((ref for ref in metadata.get("ownerReferences") or () if ref.get("controller")), None)
         indexed = _INDEX in annotations or _INDEX in labels
         named = tuple([(name, labels[name]) for name in labels if name in _TIES])
         annotated = tuple([(name, annotations[name]) for name in annotations if name in _TIES])
+        # Who owns a pod that names no group does not matter, and there are as many owners as Deployments.
+        owned = metadata.get("ownerReferences") if named or annotated or group else None
+        owner = next((ref for ref in owned if ref.get("controller")), None) if owned else None
         key = (
             named,
             annotated,
             (owner.get("kind"), owner.get("name"), owner.get("uid")) if owner else None,
-            _items_key(group) if group else None,
+            tuple(group.items()) if group else None,
             indexed,
         )
         found = self._ties.get(key)
         if found is None:
             found = _remember(
-                self._ties, key, _ties(dict(named), dict(annotated), controller(metadata), spec, indexed=indexed)
+                self._ties,
+                key,
+                _ties(dict(named), dict(annotated), controller(metadata) if owner else None, spec, indexed=indexed),
             )
         return found
 
@@ -320,24 +368,12 @@ def _remember(shared: dict[Any, _Shared], key: object, value: _Shared) -> _Share
     return value
 
 
-def _items_key(mapping_: Json) -> tuple[tuple[str, Any], ...]:
-    return tuple(mapping_.items())
-
-
-def _resources_key(containers: list[Json]) -> tuple[Any, ...]:
-    """Return what tells containers apart for a `PodSpec`: their resources, restart policy and name."""
-    return tuple(
-        [
-            (
-                container.get("name"),
-                container.get("restartPolicy"),
-                *(tuple(part.items()) for part in (resources.get("limits"), resources.get("requests")) if part),
-            )
-            if (resources := container.get("resources"))
-            else container.get("name")
-            for container in containers
-        ]
-    )
+def _asked(containers: list[Json] | None) -> list[tuple[Any, ...]]:
+    """Return what tells containers apart for a `PodSpec`."""
+    return [
+        (container.get("name"), container.get("restartPolicy"), container.get("resources"))
+        for container in containers or ()
+    ]
 
 
 def _spec(spec: Json, gpus: GpuResources) -> PodSpec:
@@ -407,6 +443,31 @@ def _stated(texts: dict[str, str], key: str) -> int | None:
     """Return a size that a label or annotation states, None where it states none or nonsense: it is only a hint."""
     value = texts.get(key)
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 7 else None  # noqa: PLR2004
+
+
+def _rare(
+    metadata: Json, spec: Json, status: Json, failure: str | None, version: tuple[str, int] | None
+) -> Rare:  # fmt: skip
+    deletion = moment(metadata, "deletionTimestamp")
+    gated = bool(spec.get("schedulingGates"))
+    nominated = text(status, "nominatedNodeName")
+    failing = status.get("phase") == "Running" and _failing(spec, status)
+    # A bound pod is where it is; pods pinned to a host each would share nothing.
+    where = ANYWHERE if spec.get("nodeName") else constraint(spec)
+    usual = deletion is None and failure is None and version is None and where is ANYWHERE
+    if usual and not (gated or nominated or failing):
+        return NOTHING_RARE
+    return Rare(
+        deletion=deletion,
+        deletion_grace=seconds(metadata, "deletionGracePeriodSeconds", _DEFAULT_GRACE),
+        gated=gated,
+        nominated=nominated,
+        nominated_at=_owned_since(metadata, "f:nominatedNodeName") if nominated else None,
+        failure=failure,
+        failing=failing,
+        constraint=where,
+        scheduler_version=version,
+    )
 
 
 def _owned_since(metadata: Json, field: str) -> float | None:
