@@ -14,11 +14,11 @@ that one tells whether Permit waits can be seen (they can from Kubernetes 1.35 o
 """
 
 import re
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any, NamedTuple, TypeVar
 
-import orjson
 
 from datadog_checks.kueue_gang.facts.constraints import ANYWHERE, Constraint, constraint
 from datadog_checks.kueue_gang.facts.fields import (
@@ -230,6 +230,10 @@ class Pod(NamedTuple):
         return self.rare.scheduler_version
 
 
+#: From a piece of JSON to what tells it from every other piece.
+Digest = Callable[[Any], Hashable]
+
+
 class PodReducer:
     """Makes `Pod` facts.
 
@@ -238,9 +242,13 @@ class PodReducer:
     `PodSpec`, the same labels and annotations that name groups the same `Ties`. Only the first of each is read.
     """
 
-    def __init__(self, gpus: GpuResources, labels: tuple[str, ...] = ()) -> None:
-        """Take the GPU resources, and the labels that become tags."""
+    def __init__(self, gpus: GpuResources, labels: tuple[str, ...] = (), digest: Digest = repr) -> None:
+        """Take the GPU resources, and the labels that become tags.
+
+        `digest` turns a piece of JSON into something short that tells it from every other.
+        """
         self._gpus = gpus
+        self._digest = digest
         self._labels = labels
         self._specs: dict[Any, PodSpec] = {}
         self._ties: dict[Any, Ties] = {}
@@ -309,8 +317,8 @@ class PodReducer:
         )
 
     def _spec_of(self, spec: Json) -> PodSpec:
-        # As bytes, since a tuple of tuples of all these takes twice as long to make and to compare.
-        key = orjson.dumps(
+        # A tuple of tuples of all these takes longer to make and to compare.
+        key = self._digest(
             [
                 _asked(spec.get("containers")),
                 _asked(spec.get("initContainers")),
@@ -350,9 +358,9 @@ class PodReducer:
         return found
 
 
-def reducer(gpus: GpuResources, labels: tuple[str, ...] = ()) -> PodReducer:
+def reducer(gpus: GpuResources, labels: tuple[str, ...] = (), digest: Digest = repr) -> PodReducer:
     """Return the function that makes `Pod` facts."""
-    return PodReducer(gpus, labels)
+    return PodReducer(gpus, labels, digest)
 
 
 #: Bound of each memory of shared records: well above the number of jobs of a large cluster.
