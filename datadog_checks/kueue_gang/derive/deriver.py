@@ -32,7 +32,9 @@ from datadog_checks.kueue_gang.derive.permit import (
     settle_by_room,
 )
 from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Picture, Summary
+from datadog_checks.kueue_gang.derive.quota import QuotaBook
 from datadog_checks.kueue_gang.derive.rules import Rules
+from datadog_checks.kueue_gang.derive.topology import TopologyLedger
 from datadog_checks.kueue_gang.derive.transitions import STILL, Key, Memory
 from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED, Changes, Cluster, SchedulerCount
 from datadog_checks.kueue_gang.facts.nodes import Node
@@ -75,6 +77,9 @@ class Deriver:
         self._lost_from: dict[str, float] = {}
         self._queues: dict[tuple[str, str], str] = {}
         self._ledger = NodeLedger(rules)
+        self._topology = TopologyLedger(rules, self._ledger)
+        self._quota = QuotaBook(rules)
+        self._without_pods: Counter[tuple[str, str]] = Counter()
         self._scheduler: SchedulerCount | None = None
         self._context = Context(rules, {}, self._lost_from, frozenset(), self._queues, frozenset())
         self._changes = Changes()
@@ -97,18 +102,21 @@ class Deriver:
 
     def apply(self, changes: Changes, now: float) -> Picture:
         """Take changes and return the picture at `now`."""
+        self._topology.take(changes)
         moved_nodes = self._take_nodes(changes)
         dirty = self._take_objects(changes)
         # What nodes, time or context change may change the class of members that are the same.
         reclassify = self._on_nodes(moved_nodes) | self._overdue(now)
         # A clock that went back makes what was drawn for a later time unfounded.
-        if self._take_context(changes) or now < self._at:
+        seen_anew = self._take_context(changes)
+        if seen_anew or now < self._at:
             reclassify = {id(component): component for component in self._components}
         for component in reclassify.values():
             component.found = None
         dirty |= reclassify | self._on_sensitivity(changes.scheduler)
         nodes_changed = self._ledger.refresh()
         count_changed, self._scheduler = changes.scheduler != self._scheduler, changes.scheduler
+        figures_changed = self._topology.refresh() | self._quota.take(changes) | seen_anew
         removed = self._components.take_removed()
         stale, fresh = set[Key](), set[Key]()
         for component in removed:
@@ -118,7 +126,7 @@ class Deriver:
             stale |= self._withdraw(component)
         for component in dirty.values():
             self._sort(component, now)
-        if dirty or removed or nodes_changed or count_changed:
+        if dirty or removed or nodes_changed or count_changed or figures_changed:
             dirty |= self._settle(changes.scheduler)
             for component in dirty.values():
                 stale |= self._withdraw(component)
@@ -140,8 +148,8 @@ class Deriver:
     # --- taking changes ----------------------------------------------------------------------------------------------
 
     def _take_nodes(self, changes: Changes) -> set[str]:
-        """Take nodes and flavors; return the nodes whose loss or return touches the pods on them."""
-        moved = set()
+        """Take nodes and flavors; return the nodes whose loss, return or place touches the pods on them."""
+        moved, look_of = set(), self._topology.places.look_of
         for old, new in changes.nodes:
             name = (new or old).name  # type: ignore[union-attr] # one of the two is there
             self._lost_from.pop(name, None)
@@ -153,7 +161,7 @@ class Deriver:
                 if turns_lost is not None:
                     self._lost_from[name] = turns_lost
             self._ledger.take_node(name, new)
-            if _readiness(old) != _readiness(new):
+            if _readiness(old) != _readiness(new) or look_of(old) != look_of(new):
                 moved.add(name)
         if changes.flavors:
             self._ledger.take_flavors(changes.flavors)
@@ -240,6 +248,7 @@ class Deriver:
             known_gang_schedulers(self._rules, changes.scheduler),
             workloads_known=changes.unread.get(WORKLOADS, NOT_INSTALLED) == NOT_INSTALLED,
             nodes_in_step="nodes" not in changes.behind,
+            places=self._topology.places,
         )
         before = self._context
         changed = (
@@ -247,6 +256,7 @@ class Deriver:
             or (before.nodes is None) != (context.nodes is None)
             or before.unreadable_nodes != context.unreadable_nodes
             or before.schedulers != context.schedulers
+            or before.places is not context.places
             or self._changes.unread != changes.unread
             or self._changes.behind != changes.behind
             or _but_pods(self._changes.unreadable) != _but_pods(changes.unreadable)
@@ -341,6 +351,7 @@ class Deriver:
         self._gpus.add(drawn.gpus)
         self._unobservable.update(drawn.unobservable)
         self._hidden.update(drawn.hidden)
+        self._without_pods.update(drawn.without_pods)
         self._complete.update(drawn.memory.complete)
         for gang in component.found.gangs:
             if gang.key not in drawn.memory.attention:
@@ -361,6 +372,7 @@ class Deriver:
         self._gpus.subtract(drawn.gpus)
         self._unobservable.subtract(drawn.unobservable)
         self._hidden.subtract(drawn.hidden)
+        self._without_pods.subtract(drawn.without_pods)
         for view in drawn.views:
             self._summary.add(view, -1)
             del self._views[id(view)]
@@ -387,7 +399,13 @@ class Deriver:
             nodes=self._ledger.totals() if nodes_read else None,
             free_known=nodes_read and pods_read,
             pods_known=pods_read,
-            unobservable=unobservable if pods_read else {},
+            unobservable={
+                **(unobservable if pods_read else {}),
+                **(self._topology.unobservable() if nodes_read else {}),
+            },
+            layouts=self._topology.figures() if nodes_read else None,
+            quotas=self._quota.quotas(self._changes, self._topology, self._without_pods),
+            needed=self._topology.needed,
         )
 
     def _hides_waits(self, schedulers: frozenset[str]) -> bool:

@@ -180,9 +180,9 @@ class NodeLedger:
         """All nodes by name."""
         return self._nodes
 
-    def allocated(self, node: str) -> Mapping[str, int]:
-        """Return the GPU units by resource that pods hold on a node."""
-        return self._allocated.get(node, {})
+    def allocated(self, node: str) -> int:
+        """Return the GPU units that pods hold on a node, all resources together."""
+        return sum(allocated.get(node, 0) for allocated in self._allocated.values())
 
     def free(self, node: str, resource: str) -> int | None:
         """Return the free units of a node, also of one that takes no pods; None where there is no such node."""
