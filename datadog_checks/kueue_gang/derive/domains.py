@@ -8,8 +8,8 @@ A domain is the whole path of label values from the widest level down: rack `r1`
 that the node is in; what is free only where a new pod could come: on nodes that take pods and, since Kueue leaves out
 any other without a word, that have the label of every level.
 
-`NodePart` is what one node adds. A domain that its nodes touch is taken out of the figures of its level, changed, and
-put back, so that a changed node costs the same in a cluster of any size.
+`NodePart` is what one node adds. What a changed domain adds to the figures of its level takes the place of what it
+added before, so that a changed node costs the same in a cluster of any size.
 """
 
 from collections import Counter
@@ -25,6 +25,7 @@ Path = tuple[str, ...]
 Row = tuple[int, ...]
 
 FREE, PARTIAL, FULL = "free", "partial", "full"
+STATES = (FREE, PARTIAL, FULL)
 #: Sizes of pods of which the room in each domain is kept.
 _MAX_ROOMS = 16
 
@@ -123,7 +124,14 @@ class Level:
     states: Counter[str] = field(default_factory=Counter)
     #: By resource: the number of domains by what is free in them.
     free: dict[str, Counter[int]] = field(default_factory=dict)
-    slots: Counter[tuple[int, str]] = field(default_factory=Counter)
+    #: By resource: aligned with the slots.
+    slots: dict[str, list[int]] = field(default_factory=dict)
+
+
+#: State and rows of a domain.
+_Before = tuple[str, dict[str, list[int]]]
+#: (number of the level, path) of a domain that is being changed: the domain, and what it was before, None for nothing.
+_Taken = dict[tuple[int, Path], tuple[Domain, _Before | None]]
 
 
 class Domains:
@@ -134,9 +142,10 @@ class Domains:
         self.layout = layout
         self.parts: dict[str, NodePart] = {}
         self._slots = tuple(slots)
-        self._sizes = sizes_of(slots)
-        #: (pods, column of a row) of each slot.
-        self._columns = tuple((pods, self._sizes.index(size) + 1) for pods, size in slots)
+        sizes = sizes_of(slots)
+        #: (pods, column of a row) of each slot, and the number of columns.
+        self._columns = tuple((pods, sizes.index(size) + 1) for pods, size in slots)
+        self._width = len(sizes) + 1
         self._levels = tuple(Level(label) for label in layout.levels)
         self._having: Counter[str] = Counter()
         self._free: Counter[str] = Counter()
@@ -146,27 +155,35 @@ class Domains:
 
     def update(self, changed: Iterable[tuple[str, NodePart | None]]) -> None:
         """Take nodes that changed: name, and what they add now."""
-        taken: dict[tuple[int, Path], None] = {}
+        taken: _Taken = {}
         for name, part in changed:
-            old = self.parts.pop(name, None)
-            if old is not None:
-                self._count(old, -1, taken)
-            if part is not None:
-                self.parts[name] = part
-                self._count(part, 1, taken)
-        for index, path in taken:
-            level = self._levels[index]
-            domain = level.domains[path]
-            if domain.nodes:
-                self._tell(level, domain, 1)
+            old = self.parts.get(name)
+            if old == part:
+                continue
+            if part is None:
+                del self.parts[name]
             else:
-                del level.domains[path]
+                self.parts[name] = part
+            if old is None or part is None or (old.values, old.capacity) != (part.values, part.capacity):
+                self._count(old, -1)
+                self._count(part, 1)
+                self._move(old, -1, taken)
+                self._move(part, 1, taken)
+            else:
+                # Pods came or went: where the node lies and what it has is the same, and that is nearly always so.
+                self._shared += part.shared - old.shared
+                self._change(old, part, taken)
+        for (index, path), (domain, before) in taken.items():
+            self._tell(self._levels[index], domain, before)
+            if not domain.nodes:
+                del self._levels[index].domains[path]
 
-    def _count(self, part: NodePart, sign: int, taken: dict[tuple[int, Path], None]) -> None:
+    def _count(self, part: NodePart | None, sign: int) -> None:
+        """Count the labels and the resources of a node."""
+        if part is None:
+            return
         for resource, _ in part.capacity:
             self._having[resource] += sign
-        for resource, row in part.rows:
-            self._free[resource] += sign * row[0]
         self._shared += sign * part.shared
         for level, value in zip(self._levels, part.values, strict=True):
             if value is None:
@@ -175,42 +192,82 @@ class Domains:
                     level.unlabeled_gpus[resource] += sign * amount
             else:
                 level.labeled += sign
-        path = part.path
-        for (resource, size), rooms in self._rooms.items():
-            rooms.add(path, sign * (dict(part.rows).get(resource, (0,))[0] // size))
-        for index in range(len(path)):
-            self._change(index, path[: index + 1], part, sign, taken)
 
-    def _change(self, index: int, path: Path, part: NodePart, sign: int, taken: dict[tuple[int, Path], None]) -> None:
-        level = self._levels[index]
-        domain = level.domains.get(path)
-        if domain is None:
-            domain = level.domains[path] = Domain()
-        if (index, path) not in taken:
-            taken[index, path] = None
-            if domain.nodes:
-                self._tell(level, domain, -1)
-        domain.nodes += sign
-        domain.allocated += sign * part.allocated
-        for resource, _ in part.capacity:
-            if resource not in domain.rows:
-                domain.rows[resource] = [0] * (len(self._sizes) + 1)
-        for resource, row in part.rows:
-            mine = domain.rows[resource]
+    def _move(self, part: NodePart | None, sign: int, taken: _Taken) -> None:
+        """Put a node into its domains, or take it out of them."""
+        if part is None:
+            return
+        for domain in self._domains_of(part.path, taken):
+            domain.nodes += sign
+            for resource, _ in part.capacity:
+                if resource not in domain.rows:
+                    domain.rows[resource] = [0] * self._width
+        nothing = part._replace(allocated=0, rows=())
+        self._change(*((nothing, part) if sign > 0 else (part, nothing)), taken)
+
+    def _change(self, old: NodePart, new: NodePart, taken: _Taken) -> None:
+        """Change what the domains of a node have by what the node has more or less."""
+        path, rows = (
+            new.path,
+            [*((row, -1, name) for name, row in old.rows), *((row, 1, name) for name, row in new.rows)],
+        )
+        more: dict[str, list[int]] = {}
+        for row, sign, resource in rows:
+            mine = more.setdefault(resource, [0] * self._width)
             for column, amount in enumerate(row):
                 mine[column] += sign * amount
+        more = {resource: row for resource, row in more.items() if any(row)}
+        allocated = new.allocated - old.allocated
+        for domain in self._domains_of(path, taken) if more or allocated else ():
+            domain.allocated += allocated
+            for resource, added in more.items():
+                domain.rows[resource] = [
+                    have + amount for have, amount in zip(domain.rows[resource], added, strict=True)
+                ]
+        for resource, added in more.items():
+            self._free[resource] += added[0]
+        for (resource, size), rooms in self._rooms.items():
+            before, now = (dict(part.rows).get(resource, (0,))[0] // size for part in (old, new))
+            rooms.add(path, now - before)
 
-    def _tell(self, level: Level, domain: Domain, sign: int) -> None:
-        """Add a domain to the figures of its level, or take it out."""
-        level.states[domain.state] += sign
-        for resource, row in domain.rows.items():
+    def _domains_of(self, path: Path, taken: _Taken) -> list[Domain]:
+        """Return the domains of a path, each noted with what it had before the first change."""
+        found = []
+        for index, level in enumerate(self._levels[: len(path)]):
+            key = index, path[: index + 1]
+            if key in taken:
+                found.append(taken[key][0])
+                continue
+            domain = level.domains.get(key[1])
+            if domain is None:
+                domain = level.domains[key[1]] = Domain()
+                taken[key] = domain, None
+            else:
+                taken[key] = domain, (domain.state, dict(domain.rows))
+            found.append(domain)
+        return found
+
+    def _tell(self, level: Level, domain: Domain, before: _Before | None) -> None:
+        """Put a domain that changed into the figures of its level, in place of what it was before."""
+        state, rows = (domain.state, domain.rows) if domain.nodes else ("", {})
+        old_state, old_rows = before or ("", {})
+        if state != old_state:
+            level.states[state] += 1
+            level.states[old_state] -= 1
+        for resource in {**rows, **old_rows}:
+            row, old = rows.get(resource), old_rows.get(resource)
+            if row == old:
+                continue
             free = level.free.setdefault(resource, Counter())
-            free[row[0]] += sign
-            if not free[row[0]]:
-                del free[row[0]]
-            if row[0]:
-                for number, (pods, column) in enumerate(self._columns):
-                    level.slots[number, resource] += sign * (row[column] // pods)
+            slots = level.slots.setdefault(resource, [0] * len(self._columns))
+            for one, sign in ((row, 1), (old, -1)):
+                if one is not None:
+                    free[one[0]] += sign
+                    if not free[one[0]]:
+                        del free[one[0]]
+                    if one[0]:
+                        for number, (pods, column) in enumerate(self._columns):
+                            slots[number] += sign * (one[column] // pods)
 
     def figures(self) -> LayoutFigures:
         """Return what is told of the layout."""
@@ -228,10 +285,10 @@ class Domains:
             labeled=level.labeled,
             unlabeled=level.unlabeled,
             unlabeled_gpus=+level.unlabeled_gpus,
-            domains=+level.states,
+            domains={state: level.states[state] for state in STATES if level.states[state]},
             largest_free={resource: max(level.free.get(resource, ()), default=0) for resource in having},
             slots={
-                (slot, resource): level.slots[number, resource]
+                (slot, resource): level.slots[resource][number] if resource in level.slots else 0
                 for number, slot in enumerate(self._slots)
                 for resource in having
             },
