@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, TextIO
 
 from datadog_checks.kueue_gang import settings
+from datadog_checks.kueue_gang.commands import places
 from datadog_checks.kueue_gang.derive.deriver import Deriver
 from datadog_checks.kueue_gang.derive.members import UP
 from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Picture
@@ -65,6 +66,8 @@ _MEMBERS_WANTED: Final = 24
 #: Columns that are shortened when that is not enough, in this order, and the characters that are left of them at least.
 _SHORTENED: Final = (("MEMBERS", 12), ("GANG", 12), ("MEMBERS", 8), ("GANG", 8))
 _GAP: Final = "  "
+#: What is counted for a signal that is not about gangs.
+_ITEMS: Final = {"placement": "node"}
 _DAY, _HOUR, _MINUTE = 86400, 3600, 60
 
 #: Engines whose absence is told of a folder: a list that was not recorded is gangs that are not seen.
@@ -221,6 +224,8 @@ def table(picture: Picture, unseen: Sequence[str], view: View) -> str:
     gangs = sorted(picture.gangs, key=_rank)
     lines += ["", *_rows(gangs, picture.now, view.width, paint)] if gangs else []
     lines += ["", *_gpu_lines(picture, view.namespaces, paint)] if picture.nodes or picture.gpus.allocated else []
+    told = places.lines(picture)
+    lines += ["", *told, *(paint(_RED, line) for line in places.misplaced(gangs))] if told else []
     lines += _unseen(picture, unseen, paint)
     return "\n".join(lines)
 
@@ -354,7 +359,8 @@ def _sum(amounts: Mapping[tuple[Any, str, str], int], resource: str, what: str) 
 
 def _unseen(picture: Picture, unseen: Sequence[str], paint: Callable[[str, str], str]) -> list[str]:
     lines = [
-        f"not observable: {signal} of {number} gang{'' if number == 1 else 's'} ({reason.replace('_', ' ')})"
+        f"not observable: {signal} of {number} {_ITEMS.get(signal, 'gang')}{'' if number == 1 else 's'} "
+        f"({reason.replace('_', ' ')})"
         for (signal, reason), number in sorted(picture.unobservable.items())
     ]
     lines += unseen
@@ -366,7 +372,10 @@ def as_json(picture: Picture, reading: Reading) -> str:
     return json.dumps(
         {
             "now": picture.now,
-            "gangs": [_gang_json(gang, picture.now) for gang in sorted(picture.gangs, key=_rank)],
+            "gangs": [
+                {**_gang_json(gang, picture.now), "placement": places.gang_json(picture, gang)}
+                for gang in sorted(picture.gangs, key=_rank)
+            ],
             "gpus": {
                 resource: {
                     "capacity": totals.capacity,
@@ -380,8 +389,9 @@ def as_json(picture: Picture, reading: Reading) -> str:
                 }
                 for resource, totals in sorted((picture.nodes or {}).items())
             },
+            "topology": places.topology_json(picture),
             "unobservable": [
-                {"signal": signal, "reason": reason, "gangs": number}
+                {"signal": signal, "reason": reason, f"{_ITEMS.get(signal, 'gang')}s": number}
                 for (signal, reason), number in sorted(picture.unobservable.items())
             ],
             "sources": [
