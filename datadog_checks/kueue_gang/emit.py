@@ -132,6 +132,13 @@ def _gangs(picture: Picture) -> Iterator[Sample]:
         yield _sample("members.permit_wait_oldest_seconds", _age(picture, min(clocks.values())), *_queue_tags(queue))
     for (engine, reason), number in summary.unguarded.items():
         yield _sample("gangs.unguarded", number, _tag("gang_engine", engine), _tag("reason", reason))
+    verdicts = picture.verdicts
+    for (queue, blocker), number in verdicts.blocked.items():
+        yield _sample("gangs.blocked", number, *_queue_tags(queue), _tag("blocker", blocker))
+    if verdicts.deadlocked:
+        yield _sample("gangs.deadlocked", len(verdicts.deadlocked))
+    for resource, amount in verdicts.deadlocked_gpus.items():
+        yield _sample("gpus.deadlocked", amount, _tag("gpu_resource", resource))
 
 
 def _member_counts(gang: GangView) -> list[tuple[str, int]]:
@@ -142,7 +149,7 @@ def _member_counts(gang: GangView) -> list[tuple[str, int]]:
 def chosen(picture: Picture, options: EmitOptions) -> list[GangView]:
     """Return the gangs that get series of their own, before the cap: first who wastes most, then who waits for most."""
     wanted: dict[str, Callable[[GangView], bool]] = {
-        "attention": lambda gang: gang.attention,
+        "attention": lambda gang: gang.attention or gang.key in picture.verdicts.deadlocked,
         "all": lambda _gang: True,
         "none": lambda _gang: False,
     }
@@ -182,6 +189,8 @@ def _one_gang(picture: Picture, options: EmitOptions) -> Iterator[Sample]:
         ):
             for resource, amount in amounts.items():
                 yield _sample(name, amount, *tags, _tag("gpu_resource", resource))
+        if gang.key in picture.verdicts.blockers:
+            yield _sample("gang.blocked", 1, *tags, _tag("blocker", picture.verdicts.blockers[gang.key]))
         if gang.requeues:
             yield _sample("gang.requeues", gang.requeues, *tags)
 

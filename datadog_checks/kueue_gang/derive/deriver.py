@@ -20,6 +20,8 @@ from datadog_checks.kueue_gang.derive.components import Component, Components, n
 from datadog_checks.kueue_gang.derive.drawing import NEVER, NOT_DRAWN, Context, Drawn, classes_of, draw
 from datadog_checks.kueue_gang.derive.gpus import NodeLedger
 from datadog_checks.kueue_gang.derive.guard import known_gang_schedulers
+from datadog_checks.kueue_gang.derive.judging import Judge
+from datadog_checks.kueue_gang.derive.kueue import KueueObjects
 from datadog_checks.kueue_gang.derive.members import lost_at
 from datadog_checks.kueue_gang.derive.membership import WORKLOADS, membership
 from datadog_checks.kueue_gang.derive.permit import (
@@ -31,7 +33,8 @@ from datadog_checks.kueue_gang.derive.permit import (
     settle_by_count,
     settle_by_room,
 )
-from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Picture, Summary
+from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Picture, Summary, Verdicts
+from datadog_checks.kueue_gang.derive.rooms import Rooms
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.transitions import STILL, Key, Memory
 from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED, Changes, Cluster, SchedulerCount
@@ -75,6 +78,9 @@ class Deriver:
         self._lost_from: dict[str, float] = {}
         self._queues: dict[tuple[str, str], str] = {}
         self._ledger = NodeLedger(rules)
+        self._rooms = Rooms()
+        self._judge = Judge(self._rooms)
+        self._kueue = KueueObjects()
         self._scheduler: SchedulerCount | None = None
         self._context = Context(rules, {}, self._lost_from, frozenset(), self._queues, frozenset())
         self._changes = Changes()
@@ -108,6 +114,8 @@ class Deriver:
             component.found = None
         dirty |= reclassify | self._on_sensitivity(changes.scheduler)
         nodes_changed = self._ledger.refresh()
+        room = self._rooms.fleet.version
+        self._rooms.refresh(nodes_changed, self._ledger.allocated, now)
         count_changed, self._scheduler = changes.scheduler != self._scheduler, changes.scheduler
         removed = self._components.take_removed()
         stale, fresh = set[Key](), set[Key]()
@@ -118,12 +126,14 @@ class Deriver:
             stale |= self._withdraw(component)
         for component in dirty.values():
             self._sort(component, now)
-        if dirty or removed or nodes_changed or count_changed:
+        if dirty or removed or nodes_changed or count_changed or room != self._rooms.fleet.version:
             dirty |= self._settle(changes.scheduler)
             for component in dirty.values():
                 stale |= self._withdraw(component)
                 fresh |= self._draw(component, now)
             self._forget(stale - fresh)
+            # What the scheduler holds for waiters is known by now.
+            self._rooms.refresh((), self._ledger.allocated, now)
             self._picture = self._assemble(now)
         self._picture.now = self._at = now
         return self._picture
@@ -153,6 +163,7 @@ class Deriver:
                 if turns_lost is not None:
                     self._lost_from[name] = turns_lost
             self._ledger.take_node(name, new)
+            self._rooms.take_node(name, new)
             if _readiness(old) != _readiness(new):
                 moved.add(name)
         if changes.flavors:
@@ -184,6 +195,7 @@ class Deriver:
 
     def _take_pod(self, old: Pod | None, new: Pod | None, touched: dict[int, Component]) -> None:
         self._ledger.take_pod(old, new)
+        self._rooms.take_pod(old, new)
         for pod, step in ((old, -1), (new, 1)):
             if pod and pod.nominated and not pod.node:
                 self._nominating[pod.spec.scheduler] += step
@@ -240,10 +252,12 @@ class Deriver:
             known_gang_schedulers(self._rules, changes.scheduler),
             workloads_known=changes.unread.get(WORKLOADS, NOT_INSTALLED) == NOT_INSTALLED,
             nodes_in_step="nodes" not in changes.behind,
+            kueue=self._kueue.take(changes),
         )
         before = self._context
         changed = (
             rerouted
+            or before.kueue is not context.kueue
             or (before.nodes is None) != (context.nodes is None)
             or before.unreadable_nodes != context.unreadable_nodes
             or before.schedulers != context.schedulers
@@ -339,6 +353,7 @@ class Deriver:
         drawn = component.drawn = draw(component.found, candidates, self._context, memory, now)
         self._drawn[id(component)] = component
         self._gpus.add(drawn.gpus)
+        self._judge.add(drawn.waits)
         self._unobservable.update(drawn.unobservable)
         self._hidden.update(drawn.hidden)
         self._complete.update(drawn.memory.complete)
@@ -359,6 +374,7 @@ class Deriver:
         if self._drawn.pop(id(component), None) is None:
             return set()
         self._gpus.subtract(drawn.gpus)
+        self._judge.take_back(drawn.waits)
         self._unobservable.subtract(drawn.unobservable)
         self._hidden.subtract(drawn.hidden)
         for view in drawn.views:
@@ -388,6 +404,7 @@ class Deriver:
             free_known=nodes_read and pods_read,
             pods_known=pods_read,
             unobservable=unobservable if pods_read else {},
+            verdicts=self._judge.verdicts(nodes_known=nodes_read) if pods_read else Verdicts(),
         )
 
     def _hides_waits(self, schedulers: frozenset[str]) -> bool:

@@ -158,8 +158,8 @@ class NodeLedger:
                 self._flavors[new.name] = new
         self._taints_stale = True
 
-    def refresh(self) -> bool:
-        """Bring the sums up to date; tell whether any could have changed."""
+    def refresh(self) -> set[str]:
+        """Bring the sums up to date; return the nodes whose part could have changed."""
         if self._taints_stale:
             self._stale |= {name for name, node in self._nodes.items() if node.taints}
         stale, self._stale, self._taints_stale = self._stale, set(), False
@@ -168,11 +168,15 @@ class NodeLedger:
             for name in stale:
                 self._update(name, tolerating)
             self._largest.clear()
-        return bool(stale)
+        return stale
 
     def totals(self) -> dict[str, NodeTotals]:
         """Return the totals by resource."""
         return {resource: replace(totals) for resource, totals in self._totals.items()}
+
+    def allocated(self, node: str, resource: str) -> int:
+        """Return the units that pods hold on a node."""
+        return self._allocated.get(resource, {}).get(node, 0)
 
     def free(self, node: str, resource: str) -> int | None:
         """Return the free units of a node, also of one that takes no pods; None where there is no such node."""

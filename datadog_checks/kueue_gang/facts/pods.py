@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any, NamedTuple, TypeVar
 
-
 from datadog_checks.kueue_gang.facts.constraints import ANYWHERE, Constraint, constraint
 from datadog_checks.kueue_gang.facts.fields import (
     MAX_TEXT,
