@@ -152,8 +152,9 @@ def case_of(shape: Shape, kueue: Kueue, now: float) -> Case:
     signs = set(_queue_signs(workload, kueue, now)) if workload else set()
     if signs:
         if "topology_request" in signs and workload:
-            name = _misfit_of(workload)
-            return Case(frozenset(signs), requested(shape.gang, workload, kueue.flavors_of(workload, name)))
+            named = _misfit_of(workload)
+            flavors = (one for one in kueue.flavors_of(workload) if one[1] and named in {"", one[1].name})
+            return Case(frozenset(signs), requested(shape.gang, workload, flavors))
         return Case(frozenset(signs))
     signs |= set(_pod_signs(shape))
     waiting = unplaced(shape)

@@ -41,15 +41,13 @@ class Kueue:
         name = workload.cluster_queue or (local.cluster_queue if local else "")
         return self.cluster_queues.get(name)
 
-    def flavors_of(self, workload: Workload, topology: str = "") -> tuple[tuple[ResourceFlavor, Topology], ...]:
-        """Return the flavors with a topology that a Workload may get, those of one topology where it is named."""
+    def flavors_of(self, workload: Workload) -> tuple[tuple[ResourceFlavor, Topology | None], ...]:
+        """Return the flavors with GPUs that a Workload may get, with the Topology of each that has one."""
         queue = self.cluster_queue_of(workload)
         return tuple(
-            (flavor, self.topologies[flavor.topology])
+            (flavor, self.topologies.get(flavor.topology))
             for name in dict.fromkeys(one.flavor for one in (queue.quota if queue else ()))
             if (flavor := self.flavors.get(name))
-            and flavor.topology in self.topologies
-            and topology in {"", flavor.topology}
         )
 
 

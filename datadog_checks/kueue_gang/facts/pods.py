@@ -154,6 +154,7 @@ class Rare(NamedTuple):
     nominated_at: float | None = None
     failure: str | None = None
     failing: bool = False
+    waiting: str = ""
     constraint: Constraint = ANYWHERE
     scheduler_version: tuple[str, int] | None = None
 
@@ -217,6 +218,11 @@ class Pod(NamedTuple):
     def failing(self) -> bool:
         """Whether a main container waits after a failure, or has ended with one."""
         return self.rare.failing
+
+    @property
+    def waiting(self) -> str:
+        """Why a container waits, of a pod that fails or is bound and not running: ImagePullBackOff and the like."""
+        return self.rare.waiting
 
     @property
     def constraint(self) -> Constraint:
@@ -460,9 +466,11 @@ def _rare(
     nominated = text(status, "nominatedNodeName")
     failing = status.get("phase") == "Running" and _failing(spec, status)
     # A bound pod is where it is; pods pinned to a host each would share nothing.
-    where = ANYWHERE if spec.get("nodeName") else constraint(spec)
+    is_bound = bool(spec.get("nodeName"))
+    where = ANYWHERE if is_bound else constraint(spec)
+    waiting = _waiting(status) if failing or (is_bound and status.get("phase") == "Pending") else ""
     usual = deletion is None and failure is None and version is None and where is ANYWHERE
-    if usual and not (gated or nominated or failing):
+    if usual and not (gated or nominated or failing or waiting):
         return NOTHING_RARE
     return Rare(
         deletion=deletion,
@@ -472,6 +480,7 @@ def _rare(
         nominated_at=_owned_since(metadata, "f:nominatedNodeName") if nominated else None,
         failure=failure,
         failing=failing,
+        waiting=waiting,
         constraint=where,
         scheduler_version=version,
     )
@@ -501,6 +510,16 @@ def _failing(spec: Json, status: Json) -> bool:
         if terminated and (always or terminated.get("exitCode") != 0):
             return True
     return False
+
+
+def _waiting(status: Json) -> str:
+    """Return the reason for which a container waits, of an init container first: the others wait for those."""
+    for key in ("initContainerStatuses", "containerStatuses"):
+        for container in items(status, key):
+            reason = text(mapping(mapping(container, "state"), "waiting"), "reason")
+            if reason:
+                return reason
+    return ""
 
 
 def _scheduler_version(spec: Json) -> tuple[str, int] | None:
