@@ -10,6 +10,7 @@ has placed before one that pulls its image. It is what a person looks at first.
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.asks import requested
@@ -20,7 +21,7 @@ from datadog_checks.kueue_gang.derive.members import PLACED, UP
 from datadog_checks.kueue_gang.derive.membership import Gang
 from datadog_checks.kueue_gang.derive.permit import CERTAIN
 from datadog_checks.kueue_gang.derive.picture import GangView, Picture
-from datadog_checks.kueue_gang.derive.remedies import Plight, Step, Tenant, steps
+from datadog_checks.kueue_gang.derive.remedies import OF_OBJECTS, Plight, Step, Tenant, steps
 from datadog_checks.kueue_gang.derive.sizes import deletion_began, podset_of
 from datadog_checks.kueue_gang.derive.transitions import Key
 from datadog_checks.kueue_gang.facts.pods import Pod
@@ -65,22 +66,11 @@ class Seen:
     kueue: Kueue
     fleet: Fleet
     gangs: dict[Key, tuple[Gang, list[str], Case | None]] = field(default_factory=dict)
+    _all_tenants: tuple[Tenant, ...] = ()
+    _known: dict[object, tuple[Step, ...]] = field(default_factory=dict)
 
-    def close_ups(self, namespace: str, name: str) -> list[CloseUp]:
-        """Return the gangs of a name in a namespace; there are several where two engines have one of it."""
-        found = [view for view in self.picture.gangs if (view.queue.namespace, view.name) == (namespace, name)]
-        tenants = tuple(self._tenant(gang, classes) for gang, classes, _ in self.gangs.values()) if found else ()
-        return [self._close_up(view, tenants) for view in found]
-
-    def _tenant(self, gang: Gang, classes: list[str]) -> Tenant:
-        held: dict[str, Counter[str]] = {}
-        for pod, state in zip(gang.members, classes, strict=True):
-            node = pod.nominated if state == CERTAIN else pod.node if state in PLACED else ""
-            if node and pod.spec.gpus:
-                held.setdefault(node, Counter()).update(dict(pod.spec.gpus))
-        return Tenant(gang.key, gang.name, held, gang.key in self.picture.verdicts.blockers)
-
-    def _close_up(self, view: GangView, tenants: tuple[Tenant, ...]) -> CloseUp:
+    def close_up(self, view: GangView, *, most: int | None = None) -> CloseUp:
+        """Return a gang from near, with all steps or the `most` cheapest."""
         gang, classes, case = self.gangs[view.key]
         verdicts = self.picture.verdicts
         blocker = verdicts.blockers.get(view.key)
@@ -90,9 +80,32 @@ class Seen:
             if gang.workload and not asks and not gang.workload.admitted:
                 asks = requested(gang, gang.workload, self.kueue.flavors_of(gang.workload))
             queue = view.queue.cluster_queue
-            found = tuple(steps(Plight(view.key, view.name, blocker, asks, gang.workload, queue, tenants), self.fleet))
+            plight = Plight(view.key, view.name, blocker, asks, gang.workload, queue, self._tenants())
+            found = self._steps(plight, most)
         members = members_of(zip(gang.members, classes, strict=True))
         return CloseUp(view, blocker, view.key in verdicts.deadlocked, members, laggard(members), found)
+
+    def _steps(self, plight: Plight, most: int | None) -> tuple[Step, ...]:
+        """Find the steps; gangs that hold nothing and ask for the same have the same, unless their objects say more."""
+        if plight.blocker in OF_OBJECTS or any(one.key == plight.key and one.held for one in plight.tenants):
+            return tuple(islice(steps(plight, self.fleet), most))
+        key = plight.blocker, plight.alternatives, most
+        if key not in self._known:
+            self._known[key] = tuple(islice(steps(plight, self.fleet), most))
+        return self._known[key]
+
+    def _tenants(self) -> tuple[Tenant, ...]:
+        if not self._all_tenants:
+            self._all_tenants = tuple(self._tenant(gang, classes) for gang, classes, _ in self.gangs.values())
+        return self._all_tenants
+
+    def _tenant(self, gang: Gang, classes: list[str]) -> Tenant:
+        held: dict[str, Counter[str]] = {}
+        for pod, state in zip(gang.members, classes, strict=True):
+            node = pod.nominated if state == CERTAIN else pod.node if state in PLACED else ""
+            if node and pod.spec.gpus:
+                held.setdefault(node, Counter()).update(dict(pod.spec.gpus))
+        return Tenant(gang.key, gang.name, held, gang.key in self.picture.verdicts.blockers)
 
 
 def members_of(pods: Iterable[tuple[Pod, str]]) -> tuple[Member, ...]:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
-from datadog_checks.kueue_gang.derive.closeup import CloseUp, Seen
+from datadog_checks.kueue_gang.derive.closeup import Seen
 from datadog_checks.kueue_gang.derive.components import Component, Components, names_of_pod
 from datadog_checks.kueue_gang.derive.drawing import NEVER, NOT_DRAWN, Context, Drawn, classes_of, draw
 from datadog_checks.kueue_gang.derive.gpus import NodeLedger
@@ -148,15 +148,15 @@ class Deriver:
             {key: self._at if time == STILL else time for key, time in self._attention.items() if key in present},
         )
 
-    def close_ups(self, namespace: str, name: str) -> list[CloseUp]:
-        """Return the gangs of a name in a namespace from near."""
+    def seen(self) -> Seen:
+        """Return the cluster as it was last seen, from which gangs are shown from near; until the next `apply`."""
         seen = Seen(self._picture, self._context.kueue, self._rooms.fleet)
         for component in self._components:
             for gang, (classes, _) in zip(
                 component.found.gangs if component.found else (), component.settled, strict=True
             ):
                 seen.gangs[gang.key] = gang, classes, self._judge.case(gang.key)
-        return seen.close_ups(namespace, name)
+        return seen
 
     # --- taking changes ----------------------------------------------------------------------------------------------
 

@@ -25,8 +25,9 @@ from datadog_checks.kueue_gang.facts.workloads import Workload
 #: Value of a label that may be anything new.
 ANY_VALUE = "*"
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
-#: Blockers that Kueue's quota is behind.
-_OF_QUOTA = frozenset({"quota", "exceeds_quota", "preempting"})
+#: Blockers whose remedy depends on the gang's own objects.
+OF_OBJECTS = frozenset({"quota", "exceeds_quota", "preempting", "not_retried"})
+_OF_QUOTA = OF_OBJECTS - {"not_retried"}
 #: Blockers that the nodes are behind.
 _OF_NODES = frozenset({"capacity", "node_labels", "fragmentation", "stuck_terminating", "preempting"})
 _MORE_NEEDED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\d+) more needed", re.ASCII)
