@@ -110,12 +110,12 @@ def _cells(member: Member, now: float) -> tuple[str, ...]:
     )
 
 
-def as_json(found: CloseUp) -> dict[str, object]:
-    """Return what the table of gangs does not tell of a gang."""
+def as_json(found: CloseUp, *, members: bool) -> dict[str, object]:
+    """Return what the table of gangs does not tell of a gang; each member only where they are wanted."""
     return {
         "laggard": found.laggard._asdict() if found.laggard and found.blocker else None,
         "unblock": [step_json(step) for step in found.steps],
-        "member_list": [member._asdict() for member in found.members],
+        **({"member_list": [member._asdict() for member in found.members]} if members else {}),
     }
 
 
