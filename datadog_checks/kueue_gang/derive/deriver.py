@@ -90,7 +90,8 @@ class Deriver:
         self._unobservable: Counter[tuple[str, str]] = Counter()
         self._hidden: Counter[frozenset[str]] = Counter()
         self._due: list[tuple[float, int]] = []
-        self._picture = Picture(now=memory.at)
+        #: None until the first reading: also a cluster in which there is nothing was read.
+        self._picture: Picture | None = None
 
     def apply(self, changes: Changes, now: float) -> Picture:
         """Take changes and return the picture at `now`."""
@@ -99,7 +100,8 @@ class Deriver:
         # What nodes, time or context change may change the class of members that are the same.
         reclassify = self._on_nodes(moved_nodes) | self._overdue(now)
         # A clock that went back makes what was drawn for a later time unfounded.
-        if self._take_context(changes) or now < self._at:
+        seen_anew = self._take_context(changes) or now < self._at
+        if seen_anew:
             reclassify = {id(component): component for component in self._components}
         for component in reclassify.values():
             component.found = None
@@ -114,7 +116,7 @@ class Deriver:
             stale |= self._withdraw(component)
         for component in dirty.values():
             self._sort(component, now)
-        if dirty or removed or nodes_changed or context_changed:
+        if self._picture is None or seen_anew or dirty or removed or nodes_changed or context_changed:
             dirty |= self._settle(changes.scheduler)
             for component in dirty.values():
                 stale |= self._withdraw(component)
