@@ -119,7 +119,11 @@ class NodeLedger:
                 continue
             self._ask(pod.spec, sign)
             if pod.node:
-                add(self._allocated.setdefault(pod.node, {}), pod.spec.gpus, sign)
+                held = self._allocated.setdefault(pod.node, {})
+                add(held, pod.spec.gpus, sign)
+                if not any(held.values()):
+                    # Nodes come and go under ever new names.
+                    del self._allocated[pod.node]
                 self._stale.add(pod.node)
 
     def _ask(self, spec: PodSpec, sign: int) -> None:
