@@ -27,7 +27,7 @@ from datadog_checks.base.stubs import aggregator
 
 from datadog_checks.kueue_gang import KueueGangCheck
 from datadog_checks.kueue_gang.catalog import ALL, OWN, PREFIX, SCRAPED
-from datadog_checks.kueue_gang.commands import status
+from datadog_checks.kueue_gang.commands import status, terminal
 from datadog_checks.kueue_gang.derive.picture import Picture
 from lab.replay import Recording, ReplayServer
 from lab.scenarios import SCENARIOS, scenario, side_by_side
@@ -65,7 +65,7 @@ class FailedError(Exception):
 def main() -> int:
     """Run the demo; return 0, or 1 where the check failed."""
     options = _parser().parse_args()
-    colour = status.coloured(sys.stdout)
+    colour = terminal.coloured(sys.stdout)
     paint = _painter(colour=colour)
     try:
         recording = scenario(options.scenario) if options.scenario else side_by_side()
@@ -75,7 +75,7 @@ def main() -> int:
             seconds = time.monotonic() - started
             print(_step(paint, f"Recorded clusters are served over HTTP at {server.url}, as an API server would."))
             print(_step(paint, f"The check read them with {len(server.log)} requests, in {seconds:.2f} seconds."))
-            lines = told(picture, sent, colour=colour, everything=options.all, width=status.width(sys.stdout))
+            lines = told(picture, sent, colour=colour, everything=options.all, width=terminal.width(sys.stdout))
             print("\n".join(lines), flush=True)
             if options.serve:
                 _serve(paint, server.url)

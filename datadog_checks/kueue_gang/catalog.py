@@ -51,6 +51,8 @@ _GANGS = (
     _gauge("gangs", "", (*QUEUE_TAGS, "gang_state"), "Gangs by state. Always sent for running and partial."),
     _gauge("gangs.oldest_seconds", "second", (*QUEUE_TAGS, "gang_state"), "Longest clock among the gangs of a state.",
            over="max", zero="never"),
+    _gauge("gangs.blocked", "", (*QUEUE_TAGS, "blocker"), "Gangs that do not run, by what keeps them from it."),
+    _gauge("gangs.deadlocked", "", (), "Gangs that hold GPUs which each other needs."),
     _gauge("gangs.unguarded", "", ("gang_engine", "reason"), "Gangs that no gang scheduler protects, by reason."),
     _gauge("members", "", (*QUEUE_TAGS, "member_state"), "Member pods of gangs by class, and missing ones.",
            over="sum, not over missing"),
@@ -72,6 +74,7 @@ _ONE_GANG = (
            "Domains over which its placed members are spread.", over="max", zero="never"),
     _gauge("gang.topology_domains_needed", "", (*GANG_TAGS, "topology_level"),
            "The least number of domains that could hold its placed members now.", over="max", zero="never"),
+    _gauge("gang.blocked", "", (*GANG_TAGS, "blocker"), "1, with what keeps the gang from running.", zero="never"),
     _gauge("gang.requeues", "", GANG_TAGS, "How often Kueue has requeued the gang (requeueState.count)."),
 )  # fmt: skip
 
@@ -87,6 +90,7 @@ _GPUS = (
     _gauge("gpus.idle_total", "device", (GPU,), "GPUs that are allocated and unable to work, in one series.",
            zero="always"),
     _gauge("gpus.reserved", "device", (*QUEUE_TAGS, GPU), "GPUs held in the scheduler for certain Permit waiters."),
+    _gauge("gpus.deadlocked", "device", (GPU,), "GPUs that deadlocked gangs hold."),
 )  # fmt: skip
 
 _QUOTAS = (

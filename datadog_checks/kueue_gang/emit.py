@@ -114,6 +114,13 @@ def _gangs(picture: Picture) -> Iterator[Sample]:
         yield sample("members.permit_wait_oldest_seconds", _age(picture, min(clocks.values())), *_queue_tags(queue))
     for (engine, reason), number in summary.unguarded.items():
         yield sample("gangs.unguarded", number, tag("gang_engine", engine), tag("reason", reason))
+    verdicts = picture.verdicts
+    for (queue, blocker), number in verdicts.blocked.items():
+        yield sample("gangs.blocked", number, *_queue_tags(queue), tag("blocker", blocker))
+    if verdicts.deadlocked:
+        yield sample("gangs.deadlocked", len(verdicts.deadlocked))
+    for resource, amount in verdicts.deadlocked_gpus.items():
+        yield sample("gpus.deadlocked", amount, tag("gpu_resource", resource))
 
 
 def _member_counts(gang: GangView) -> list[tuple[str, int]]:
@@ -124,7 +131,7 @@ def _member_counts(gang: GangView) -> list[tuple[str, int]]:
 def chosen(picture: Picture, options: EmitOptions) -> list[GangView]:
     """Return the gangs that get series of their own, before the cap: first who wastes most, then who waits for most."""
     wanted: dict[str, Callable[[GangView], bool]] = {
-        "attention": lambda gang: gang.attention,
+        "attention": lambda gang: gang.attention or gang.key in picture.verdicts.deadlocked,
         "all": lambda _gang: True,
         "none": lambda _gang: False,
     }
@@ -164,6 +171,8 @@ def _one_gang(picture: Picture, options: EmitOptions) -> Iterator[Sample]:
         ):
             for resource, amount in amounts.items():
                 yield sample(name, amount, *tags, tag("gpu_resource", resource))
+        if gang.key in picture.verdicts.blockers:
+            yield sample("gang.blocked", 1, *tags, tag("blocker", picture.verdicts.blockers[gang.key]))
         if gang.requeues:
             yield sample("gang.requeues", gang.requeues, *tags)
         yield from gang_domains(picture, gang, tags)

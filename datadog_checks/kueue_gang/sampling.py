@@ -27,7 +27,7 @@ def sample(name: str, value: float, *tags: str) -> Sample:
     return Sample(OWN[name], value, tags)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def tag(key: str, value: str) -> str:
     """Return a tag as Datadog takes it."""
     return f"{key}:{value[:MAX_TAG]}"

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.parser.error("--context chooses in a kubeconfig: give it without --url and --from")
     try:
         return int(options.run(options))
-    except SourceError as error:
+    except (SourceError, status.NoGangError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -78,6 +78,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"{_SOURCES}\n{_EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+    )
+    command.add_argument(
+        "gang", nargs="?", type=_gang, metavar="NAMESPACE/GANG", help="one gang from near: members, laggard, what helps"
     )
     where = command.add_argument_group("source")
     one = where.add_mutually_exclusive_group()
@@ -130,6 +133,14 @@ def _folder(text: str) -> Path:
 
 def _names(text: str) -> list[str]:
     return [_given(name).strip() for name in text.split(",")]
+
+
+def _gang(text: str) -> tuple[str, str]:
+    namespace, _, name = text.partition("/")
+    if not namespace or not name:
+        msg = f"{text!r} is no gang: give NAMESPACE/GANG, as the table shows them"
+        raise argparse.ArgumentTypeError(msg)
+    return namespace, name
 
 
 def _seconds(text: str) -> float:

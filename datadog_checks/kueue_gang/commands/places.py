@@ -1,13 +1,17 @@
 # (C) datadog-kueue-gang contributors 2026-present
 # All rights reserved
 # Licensed under a 3-clause BSD style license (see LICENSE)
-"""What `status` tells of topologies: each level with its domains, and how gangs lie in them."""
+"""What `status` tells of topologies, each level with its domains and how gangs lie in them, and what cannot be seen."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from datadog_checks.kueue_gang.derive.domains import LevelFigures
 from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Picture
 from datadog_checks.kueue_gang.derive.placement import VIOLATION
+
+#: What is counted for a signal that is not about gangs.
+_ITEMS: Final = {"placement": "node"}
 
 
 def lines(picture: Picture) -> list[str]:
@@ -97,3 +101,20 @@ def _level_json(level: LevelFigures, *, free_known: bool) -> dict[str, object]:
         "domains": dict(level.domains) if free_known else None,
         "largest_free": dict(level.largest_free) if free_known else None,
     }
+
+
+def unobservable(picture: Picture) -> list[str]:
+    """Return a line for each signal that cannot be seen, with the reason."""
+    return [
+        f"not observable: {signal} of {number} {_ITEMS.get(signal, 'gang')}{'' if number == 1 else 's'} "
+        f"({reason.replace('_', ' ')})"
+        for (signal, reason), number in sorted(picture.unobservable.items())
+    ]
+
+
+def unobservable_json(picture: Picture) -> list[dict[str, object]]:
+    """Return the same for `--json`."""
+    return [
+        {"signal": signal, "reason": reason, f"{_ITEMS.get(signal, 'gang')}s": number}
+        for (signal, reason), number in sorted(picture.unobservable.items())
+    ]

@@ -15,15 +15,28 @@ import argparse
 import json
 import logging
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple
 
 from datadog_checks.kueue_gang import settings
-from datadog_checks.kueue_gang.commands import places
+from datadog_checks.kueue_gang.commands import gang, places
+from datadog_checks.kueue_gang.commands.terminal import (
+    BOLD,
+    CLEAR,
+    COLOURS,
+    DIM,
+    RED,
+    YELLOW,
+    age,
+    coloured,
+    cut,
+    painter,
+    width,
+)
+from datadog_checks.kueue_gang.derive.closeup import CloseUp
 from datadog_checks.kueue_gang.derive.deriver import Deriver
 from datadog_checks.kueue_gang.derive.members import UP
 from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Picture
@@ -40,15 +53,6 @@ from datadog_checks.kueue_gang.sources.resources import Resource
 
 _LOG = logging.getLogger(__name__)
 
-_RESET = "\x1b[0m"
-_BOLD, _DIM, _RED, _GREEN, _YELLOW = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m"
-_CLEAR = "\x1b[H\x1b[2J"
-_COLOURS = {
-    **dict.fromkeys(("partial", "degraded", "stopping", "orphan"), _RED),
-    **dict.fromkeys(("waiting", "rejected", "pending", "starting"), _YELLOW),
-    **dict.fromkeys(("running", "finishing"), _GREEN),
-    "queued": _DIM,
-}
 #: States in the order of the table: what holds GPUs in vain first, then what waits, then what works.
 _ORDER = (
     "partial", "degraded", "starting", "stopping", "waiting", "rejected", "pending", "queued", "orphan", "finishing",
@@ -57,7 +61,7 @@ _ORDER = (
 assert set(_ORDER) == set(STATES_SENT)  # noqa: S101 - a state that was forgotten here would vanish from the table
 
 #: MEMBERS comes last: one long cell of it would push the others out of sight.
-_COLUMNS = ("NAMESPACE", "GANG", "ENGINE", "QUEUE", "STATE", "UP", "HELD", "IDLE", "AGE", "MEMBERS")
+_COLUMNS = ("NAMESPACE", "GANG", "ENGINE", "QUEUE", "STATE", "UP", "HELD", "IDLE", "AGE", "BLOCKER", "MEMBERS")
 _RIGHT = {"UP", "HELD", "IDLE", "AGE"}
 #: Columns that a narrow terminal does without, in this order.
 _DROPPED: Final = ("ENGINE", "QUEUE", "AGE")
@@ -66,14 +70,17 @@ _MEMBERS_WANTED: Final = 24
 #: Columns that are shortened when that is not enough, in this order, and the characters that are left of them at least.
 _SHORTENED: Final = (("MEMBERS", 12), ("GANG", 12), ("MEMBERS", 8), ("GANG", 8))
 _GAP: Final = "  "
-#: What is counted for a signal that is not about gangs.
-_ITEMS: Final = {"placement": "node"}
-_DAY, _HOUR, _MINUTE = 86400, 3600, 60
+#: Names that are offered instead of one that is not there.
+_FEW: Final = 8
 
 #: Engines whose absence is told of a folder: a list that was not recorded is gangs that are not seen.
 _ENGINES: Final = frozenset({"coscheduling", "kubernetes", "kueue"})
 #: Lists that gangs come from, beside the pods.
 _OF_GANGS: Final = frozenset({"jobs", "podgroups", "workloads"})
+
+
+class NoGangError(Exception):
+    """The gang that was named is not there."""
 
 
 class View(NamedTuple):
@@ -103,18 +110,54 @@ def run(options: argparse.Namespace) -> int:
             if last is None or picture.pods_known:
                 # A copy, since the deriver moves the time of its own.
                 last = replace(picture)
+            near = _near(last, deriver, options)
             if options.json:
-                _show(as_json(last, reading))
+                _show(as_json(last, reading, near, members=options.gang is not None))
             else:
                 view = View(coloured(sys.stdout), width(sys.stdout), rules.namespaces)
-                text = table(last, [*_down(reading), *_absent(resources, reading)], view)
-                _show((_CLEAR if options.watch and sys.stdout.isatty() else "") + text)
+                shown = (
+                    gang.text(near, last.now, colour=view.colour, width=view.width)
+                    if options.gang
+                    else table(last, [*_down(reading), *_absent(resources, reading)], view)
+                )
+                _show((CLEAR if options.watch and sys.stdout.isatty() else "") + shown)
             if options.watch is None:
                 return 0
             time.sleep(options.watch)
     finally:
         collector.stop()
         connection.abort()
+
+
+def _near(picture: Picture, deriver: Deriver, options: argparse.Namespace) -> list[CloseUp]:
+    """Return the gangs that are shown from near: the one that was named, or all for JSON.
+
+    Raises:
+        NoGangError: there is none of that name.
+
+    """
+    if options.gang is None:
+        if not options.json:
+            return []
+        seen = deriver.seen()
+        return [seen.close_up(view, most=1) for view in picture.views if view.key in seen.gangs]
+    namespace, name = options.gang
+    found = [view for view in picture.gangs if (view.queue.namespace, view.name) == (namespace, name)]
+    if not found and options.watch is None:
+        msg = f"there is no gang {name} in namespace {namespace}; {_others(picture, namespace)}"
+        raise NoGangError(msg)
+    seen = deriver.seen()
+    return [seen.close_up(view) for view in found if view.key in seen.gangs]
+
+
+def _others(picture: Picture, namespace: str) -> str:
+    """Return what gangs there are instead."""
+    names = sorted(view.name for view in picture.views if view.queue.namespace == namespace)
+    if names:
+        more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
+        return f"there {'is' if len(names) == 1 else 'are'} {', '.join(names[:_FEW])}{more}"
+    places = sorted({view.queue.namespace for view in picture.views})
+    return f"there are gangs in {', '.join(places[:_FEW])}" if places else "there are no gangs"
 
 
 def _show(text: str) -> None:
@@ -198,40 +241,20 @@ def _absent(resources: Sequence[Resource], reading: Reading) -> list[str]:
     return [f"not there: {', '.join(files)}: their gangs are not known"] if files else []
 
 
-def coloured(stream: TextIO) -> bool:
-    """Tell whether a stream takes colour."""
-    if os.environ.get("NO_COLOR"):
-        return False
-    forced = os.environ.get("FORCE_COLOR")
-    return forced != "0" if forced else stream.isatty()
-
-
-def width(stream: TextIO) -> int | None:
-    """Return how many characters a line of a stream may have; None where it may have any number."""
-    told = os.environ.get("COLUMNS", "")
-    if stream.isatty() or (told.isdecimal() and int(told)):
-        return shutil.get_terminal_size().columns
-    return None
-
-
 def table(picture: Picture, unseen: Sequence[str], view: View) -> str:
     """Return the table of gangs, the cluster's GPUs, and what could not be seen, as text.
 
     `unseen` are lines about what could not be read.
     """
-    paint = _painter(view.colour)
-    lines = [paint(_BOLD, line) for line in _summary(picture, view.namespaces)]
+    paint = painter(view.colour)
+    lines = [paint(BOLD, line) for line in _summary(picture, view.namespaces)]
     gangs = sorted(picture.gangs, key=_rank)
-    lines += ["", *_rows(gangs, picture.now, view.width, paint)] if gangs else []
+    lines += ["", *_rows(gangs, picture, view.width, paint)] if gangs else []
     lines += ["", *_gpu_lines(picture, view.namespaces, paint)] if picture.nodes or picture.gpus.allocated else []
     told = places.lines(picture)
-    lines += ["", *told, *(paint(_RED, line) for line in places.misplaced(gangs))] if told else []
+    lines += ["", *told, *(paint(RED, line) for line in places.misplaced(gangs))] if told else []
     lines += _unseen(picture, unseen, paint)
     return "\n".join(lines)
-
-
-def _painter(colour: bool) -> Callable[[str, str], str]:  # noqa: FBT001
-    return (lambda code, text: f"{code}{text}{_RESET}") if colour else (lambda _code, text: text)
 
 
 def _rank(gang: GangView) -> tuple[int, int, tuple[str, str, str]]:
@@ -251,20 +274,22 @@ def _summary(picture: Picture, namespaces: Sequence[str]) -> list[str]:
 
 
 def _rows(
-    gangs: Sequence[GangView], now: float, width: int | None, paint: Callable[[str, str], str]
+    gangs: Sequence[GangView], picture: Picture, width: int | None, paint: Callable[[str, str], str]
 ) -> list[str]:  # fmt: skip
-    cells = [dict(zip(_COLUMNS, _cells(gang, now), strict=True)) for gang in gangs]
+    cells = [dict(zip(_COLUMNS, _cells(gang, picture), strict=True)) for gang in gangs]
     widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in _COLUMNS}
     if width is not None:
         widths = _fitted(widths, width)
 
     def line(row: Mapping[str, str]) -> str:
-        cut = {name: _cut(row[name], most) for name, most in widths.items()}
-        padded = (cut[name].rjust(most) if name in _RIGHT else cut[name].ljust(most) for name, most in widths.items())
+        short = {name: cut(row[name], most) for name, most in widths.items()}
+        padded = (
+            short[name].rjust(most) if name in _RIGHT else short[name].ljust(most) for name, most in widths.items()
+        )
         return _GAP.join(padded).rstrip()
 
-    painted = [paint(_COLOURS.get(gang.state or "", _DIM), line(row)) for gang, row in zip(gangs, cells, strict=True)]
-    return [paint(_BOLD, line({name: name for name in _COLUMNS})), *painted]
+    painted = [paint(COLOURS.get(gang.state or "", DIM), line(row)) for gang, row in zip(gangs, cells, strict=True)]
+    return [paint(BOLD, line({name: name for name in _COLUMNS})), *painted]
 
 
 def _fitted(widths: Mapping[str, int], width: int) -> dict[str, int]:
@@ -283,11 +308,9 @@ def _total(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + len(_GAP) * (len(widths) - 1)
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
-
-
-def _cells(gang: GangView, now: float) -> tuple[str, ...]:
+def _cells(gang: GangView, picture: Picture) -> tuple[str, ...]:
+    now, verdicts = picture.now, picture.verdicts
+    blocker = verdicts.blockers.get(gang.key, "-")
     up = sum(number for name, number in gang.classes.items() if name in UP)
     done = gang.classes.get("succeeded", 0) if gang.state == "finishing" else 0
     others = [(name, number) for name, number in gang.classes.items() if name not in UP and number]
@@ -304,6 +327,7 @@ def _cells(gang: GangView, now: float) -> tuple[str, ...]:
         _amounts(gang.allocated),
         _amounts(gang.idle),
         age(None if gang.since is None else now - gang.since),
+        f"{blocker}, deadlock" if gang.key in verdicts.deadlocked else blocker,
         ", ".join(f"{number} {name}" for name, number in sorted(others)) or "-",
     )
 
@@ -314,20 +338,6 @@ def _amounts(amounts: Mapping[str, int]) -> str:
         f"{amount}" if resource == "nvidia.com/gpu" else f"{amount} {resource}"
         for resource, amount in sorted(amounts.items())
     ) or "-"  # fmt: skip
-
-
-def age(seconds: float | None) -> str:
-    """Return an age as people say it: 42s, 13m, 5h10m, 3d."""
-    if seconds is None:
-        return "-"
-    whole = int(max(0.0, seconds))
-    if whole < 2 * _MINUTE:
-        return f"{whole}s"
-    if whole < _HOUR:
-        return f"{whole // _MINUTE}m"
-    if whole < _DAY:
-        return f"{whole // _HOUR}h{whole % _HOUR // _MINUTE:02}m"
-    return f"{whole // _DAY}d"
 
 
 def _gpu_lines(picture: Picture, namespaces: Sequence[str], paint: Callable[[str, str], str]) -> list[str]:
@@ -349,7 +359,7 @@ def _gpu_lines(picture: Picture, namespaces: Sequence[str], paint: Callable[[str
         reasons = {reason for _, name, reason in picture.gpus.idle if name == resource}
         if reasons:
             idle = ", ".join(f"{_sum(picture.gpus.idle, resource, reason)} {reason}" for reason in sorted(reasons))
-            lines.append(paint(_RED, f"  idle: {idle}"))
+            lines.append(paint(RED, f"  idle: {idle}"))
     return lines
 
 
@@ -358,24 +368,26 @@ def _sum(amounts: Mapping[tuple[Any, str, str], int], resource: str, what: str) 
 
 
 def _unseen(picture: Picture, unseen: Sequence[str], paint: Callable[[str, str], str]) -> list[str]:
-    lines = [
-        f"not observable: {signal} of {number} {_ITEMS.get(signal, 'gang')}{'' if number == 1 else 's'} "
-        f"({reason.replace('_', ' ')})"
-        for (signal, reason), number in sorted(picture.unobservable.items())
-    ]
-    lines += unseen
-    return ["", *(paint(_YELLOW, line) for line in lines)] if lines else []
+    lines = [*places.unobservable(picture), *unseen]
+    return ["", *(paint(YELLOW, line) for line in lines)] if lines else []
 
 
-def as_json(picture: Picture, reading: Reading) -> str:
-    """Return the picture as JSON: gangs, gpus, unobservable, sources."""
+def as_json(picture: Picture, reading: Reading, near: Sequence[CloseUp], *, members: bool) -> str:
+    """Return the picture as JSON: gangs, gpus, unobservable, sources; of the gangs those that are seen from near."""
+    details = {one.view.key: one for one in near}
     return json.dumps(
         {
             "now": picture.now,
             "gangs": [
-                {**_gang_json(gang, picture.now), "placement": places.gang_json(picture, gang)}
-                for gang in sorted(picture.gangs, key=_rank)
+                {
+                    **_gang_json(view, picture),
+                    "placement": places.gang_json(picture, view),
+                    **gang.as_json(details[view.key], members=members),
+                }
+                for view in sorted(picture.gangs, key=_rank)
+                if view.key in details
             ],
+            "deadlocked_gpus": dict(picture.verdicts.deadlocked_gpus),
             "gpus": {
                 resource: {
                     "capacity": totals.capacity,
@@ -390,10 +402,7 @@ def as_json(picture: Picture, reading: Reading) -> str:
                 for resource, totals in sorted((picture.nodes or {}).items())
             },
             "topology": places.topology_json(picture),
-            "unobservable": [
-                {"signal": signal, "reason": reason, f"{_ITEMS.get(signal, 'gang')}s": number}
-                for (signal, reason), number in sorted(picture.unobservable.items())
-            ],
+            "unobservable": places.unobservable_json(picture),
             "sources": [
                 {
                     "api_source": one.source,
@@ -409,7 +418,8 @@ def as_json(picture: Picture, reading: Reading) -> str:
     )
 
 
-def _gang_json(gang: GangView, now: float) -> dict[str, object]:
+def _gang_json(gang: GangView, picture: Picture) -> dict[str, object]:
+    now, verdicts = picture.now, picture.verdicts
     return {
         "gang": gang.name,
         "kube_namespace": gang.queue.namespace,
@@ -426,6 +436,8 @@ def _gang_json(gang: GangView, now: float) -> dict[str, object]:
         "gpus_idle": gang.idle,
         "gpus_reserved": gang.reserved,
         "requeues": gang.requeues,
+        "blocker": verdicts.blockers.get(gang.key),
+        "deadlocked": gang.key in verdicts.deadlocked,
         "unguarded": list(gang.unguarded),
         "unobservable": gang.unobservable or None,
     }

@@ -54,9 +54,9 @@ def unplaced(shape: Shape) -> Unplaced:
 
 
 def requested(
-    gang: Gang, workload: Workload, flavors: Iterable[tuple[ResourceFlavor, Topology]]
+    gang: Gang, workload: Workload, flavors: Iterable[tuple[ResourceFlavor, Topology | None]]
 ) -> Alternatives:  # fmt: skip
-    """Return what a Workload without pods asks of each flavor with a topology that it may get."""
+    """Return what a Workload without pods asks of each flavor that it may get, with the topology of that."""
     needs = {need.podset: need.required for need in gang.needs}
     return tuple(
         tuple(
@@ -65,8 +65,8 @@ def requested(
                 units=podset.gpus,
                 constraint=podset.constraint.within(flavor.node_labels),
                 tolerations=(*podset.tolerations, *flavor.tolerations),
-                levels=topology.levels,
-                together=_together(podset.request, topology, number),
+                levels=topology.levels if topology else (),
+                together=_together(podset.request, topology, number) if topology else (),
             )
             for podset in workload.podsets
             if podset.gpus and (number := needs.get(podset.name) or podset.count)

@@ -14,19 +14,17 @@ say it.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.asks import Alternatives, requested, unplaced
 from datadog_checks.kueue_gang.derive.fit import LATER, SOON, Fleet
+from datadog_checks.kueue_gang.derive.kueue import Kueue
 from datadog_checks.kueue_gang.derive.labels import would_fit_labelled
 from datadog_checks.kueue_gang.derive.members import PLACED
 from datadog_checks.kueue_gang.derive.states import Shape
 from datadog_checks.kueue_gang.facts.fields import Condition
 from datadog_checks.kueue_gang.facts.pods import Pod
-from datadog_checks.kueue_gang.facts.queues import AdmissionCheck, ClusterQueue, LocalQueue, ResourceFlavor
-from datadog_checks.kueue_gang.facts.topology import Topology
 from datadog_checks.kueue_gang.facts.workloads import Workload
 
 #: States of gangs that nothing keeps from running.
@@ -39,27 +37,6 @@ _STOPPED = frozenset({"Stopped", "Terminating", "Ready", "Unknown", ""})
 _MISFIT = re.compile(r"topology \"(?P<name>[^\"]*)\" (allows to fit|doesn't allow to fit)", re.ASCII)
 _FILTER = re.compile(r"\d+/\d+ nodes are available:", re.ASCII)
 _PIECES = re.compile(r"[,.:]\s+", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Kueue:
-    """Kueue's objects by name, LocalQueues by (namespace, name).
-
-    `known` are the sources that were read and are in step: only there the absence of an object is a fact.
-    """
-
-    local_queues: Mapping[tuple[str, str], LocalQueue] = field(default_factory=dict)
-    cluster_queues: Mapping[str, ClusterQueue] = field(default_factory=dict)
-    flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
-    topologies: Mapping[str, Topology] = field(default_factory=dict)
-    checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
-    known: frozenset[str] = frozenset()
-
-    def cluster_queue_of(self, workload: Workload) -> ClusterQueue | None:
-        """Return the ClusterQueue that a Workload is in or waits for, None where that is not known."""
-        local = self.local_queues.get((workload.namespace, workload.queue))
-        name = workload.cluster_queue or (local.cluster_queue if local else "")
-        return self.cluster_queues.get(name)
 
 
 class Case(NamedTuple):
@@ -175,8 +152,9 @@ def case_of(shape: Shape, kueue: Kueue, now: float) -> Case:
     signs = set(_queue_signs(workload, kueue, now)) if workload else set()
     if signs:
         if "topology_request" in signs and workload:
-            name = _misfit_of(workload)
-            return Case(frozenset(signs), requested(shape.gang, workload, kueue_flavors(workload, kueue, name)))
+            named = _misfit_of(workload)
+            flavors = (one for one in kueue.flavors_of(workload) if one[1] and named in {"", one[1].name})
+            return Case(frozenset(signs), requested(shape.gang, workload, flavors))
         return Case(frozenset(signs))
     signs |= set(_pod_signs(shape))
     waiting = unplaced(shape)
@@ -186,18 +164,6 @@ def case_of(shape: Shape, kueue: Kueue, now: float) -> Case:
         signs.add("stuck_terminating")
     turned_away = bool(waiting.pods) and all(_turned_away(pod, name) for pod, name in waiting.pods)
     return Case(frozenset(signs), (asks,) if asks else (), bool(asks), turned_away)
-
-
-def kueue_flavors(workload: Workload, kueue: Kueue, topology: str = "") -> tuple[tuple[ResourceFlavor, Topology], ...]:
-    """Return the flavors with a topology that a Workload may get, those of one topology where it is named."""
-    queue = kueue.cluster_queue_of(workload)
-    return tuple(
-        (flavor, kueue.topologies[flavor.topology])
-        for name in dict.fromkeys(one.flavor for one in (queue.quota if queue else ()))
-        if (flavor := kueue.flavors.get(name))
-        and flavor.topology in kueue.topologies
-        and topology in {"", flavor.topology}
-    )
 
 
 # --- what Kueue says -------------------------------------------------------------------------------------------------

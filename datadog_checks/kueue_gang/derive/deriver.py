@@ -16,11 +16,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
-from datadog_checks.kueue_gang.derive.components import Component, Components, names_of_pod
+from datadog_checks.kueue_gang.derive.closeup import Seen
+from datadog_checks.kueue_gang.derive.components import Component, Components, names_of_pod, put
 from datadog_checks.kueue_gang.derive.drawing import NEVER, NOT_DRAWN, Context, Drawn, classes_of, draw
 from datadog_checks.kueue_gang.derive.gpus import NodeLedger
 from datadog_checks.kueue_gang.derive.guard import known_gang_schedulers
-from datadog_checks.kueue_gang.derive.members import lost_at
+from datadog_checks.kueue_gang.derive.judging import Judge
+from datadog_checks.kueue_gang.derive.kueue import KueueObjects
+from datadog_checks.kueue_gang.derive.members import lost_at, readiness
 from datadog_checks.kueue_gang.derive.membership import WORKLOADS, membership
 from datadog_checks.kueue_gang.derive.permit import (
     ANY_UNPLACED,
@@ -31,8 +34,9 @@ from datadog_checks.kueue_gang.derive.permit import (
     settle_by_count,
     settle_by_room,
 )
-from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Picture, Summary
+from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Picture, Summary, Verdicts
 from datadog_checks.kueue_gang.derive.quota import QuotaBook
+from datadog_checks.kueue_gang.derive.rooms import Rooms
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.topology import TopologyLedger
 from datadog_checks.kueue_gang.derive.transitions import STILL, Key, Memory
@@ -80,6 +84,9 @@ class Deriver:
         self._topology = TopologyLedger(rules, self._ledger)
         self._quota = QuotaBook(rules)
         self._without_pods: Counter[tuple[str, str]] = Counter()
+        self._rooms = Rooms()
+        self._judge = Judge(self._rooms)
+        self._kueue = KueueObjects()
         self._scheduler: SchedulerCount | None = None
         self._context = Context(rules, {}, self._lost_from, frozenset(), self._queues, frozenset())
         self._changes = Changes()
@@ -98,7 +105,8 @@ class Deriver:
         self._unobservable: Counter[tuple[str, str]] = Counter()
         self._hidden: Counter[frozenset[str]] = Counter()
         self._due: list[tuple[float, int]] = []
-        self._picture = Picture(now=memory.at)
+        #: None until the first reading: also a cluster in which there is nothing was read.
+        self._picture: Picture | None = None
 
     def apply(self, changes: Changes, now: float) -> Picture:
         """Take changes and return the picture at `now`."""
@@ -108,15 +116,17 @@ class Deriver:
         # What nodes, time or context change may change the class of members that are the same.
         reclassify = self._on_nodes(moved_nodes) | self._overdue(now)
         # A clock that went back makes what was drawn for a later time unfounded.
-        seen_anew = self._take_context(changes)
-        if seen_anew or now < self._at:
+        seen_anew = self._take_context(changes) or now < self._at
+        if seen_anew:
             reclassify = {id(component): component for component in self._components}
         for component in reclassify.values():
             component.found = None
         dirty |= reclassify | self._on_sensitivity(changes.scheduler)
         nodes_changed = self._ledger.refresh()
+        room = self._rooms.fleet.version
+        self._rooms.refresh(nodes_changed, self._ledger.allocated, now)
         count_changed, self._scheduler = changes.scheduler != self._scheduler, changes.scheduler
-        figures_changed = self._topology.refresh() | self._quota.take(changes) | seen_anew
+        figures_changed = self._topology.refresh(nodes_changed) | self._quota.take(changes)
         removed = self._components.take_removed()
         stale, fresh = set[Key](), set[Key]()
         for component in removed:
@@ -126,12 +136,15 @@ class Deriver:
             stale |= self._withdraw(component)
         for component in dirty.values():
             self._sort(component, now)
-        if dirty or removed or nodes_changed or count_changed or figures_changed:
+        moved = room != self._rooms.fleet.version or nodes_changed or count_changed or figures_changed
+        if self._picture is None or seen_anew or dirty or removed or moved:
             dirty |= self._settle(changes.scheduler)
             for component in dirty.values():
                 stale |= self._withdraw(component)
                 fresh |= self._draw(component, now)
             self._forget(stale - fresh)
+            # What the scheduler holds for waiters is known by now.
+            self._rooms.refresh((), self._ledger.allocated, now)
             self._picture = self._assemble(now)
         self._picture.now = self._at = now
         return self._picture
@@ -144,6 +157,16 @@ class Deriver:
             {key: time for key, time in self._complete.items() if key in present},
             {key: self._at if time == STILL else time for key, time in self._attention.items() if key in present},
         )
+
+    def seen(self) -> Seen:
+        """Return the cluster as it was last seen, from which gangs are shown from near; until the next `apply`."""
+        seen = Seen(self._picture or Picture(now=self._at), self._context.kueue, self._rooms.fleet)
+        for component in self._components:
+            for gang, (classes, _) in zip(
+                component.found.gangs if component.found else (), component.settled, strict=True
+            ):
+                seen.gangs[gang.key] = gang, classes, self._judge.case(gang.key)
+        return seen
 
     # --- taking changes ----------------------------------------------------------------------------------------------
 
@@ -161,7 +184,8 @@ class Deriver:
                 if turns_lost is not None:
                     self._lost_from[name] = turns_lost
             self._ledger.take_node(name, new)
-            if _readiness(old) != _readiness(new) or look_of(old) != look_of(new):
+            self._rooms.take_node(name, new)
+            if readiness(old) != readiness(new) or look_of(old) != look_of(new):
                 moved.add(name)
         if changes.flavors:
             self._ledger.take_flavors(changes.flavors)
@@ -175,23 +199,24 @@ class Deriver:
             for group, here in ((old_group, False), (new_group, True)):
                 if group:
                     component = self._touch(group.namespace, (group.name,), touched)
-                    _put(component.pod_groups, (group.engine, group.name), group if here else None)
+                    put(component.pod_groups, (group.engine, group.name), group if here else None)
         for old_workload, new_workload in changes.workloads:
             for workload, here in ((old_workload, False), (new_workload, True)):
                 if workload:
                     component = self._touch(workload.namespace, workload.names, touched)
-                    _put(component.workloads, workload.name, workload if here else None)
+                    put(component.workloads, workload.name, workload if here else None)
         for old_job, new_job in changes.jobs:
             for job, here in ((old_job, False), (new_job, True)):
                 if job:
                     component = self._touch(job.namespace, (job.name,), touched)
-                    _put(component.jobs, job.name, job if here else None)
+                    put(component.jobs, job.name, job if here else None)
         for component in touched.values():
             self._components.forget_if_empty(component)
         return touched
 
     def _take_pod(self, old: Pod | None, new: Pod | None, touched: dict[int, Component]) -> None:
         self._ledger.take_pod(old, new)
+        self._rooms.take_pod(old, new)
         for pod, step in ((old, -1), (new, 1)):
             if pod and pod.nominated and not pod.node:
                 self._nominating[pod.spec.scheduler] += step
@@ -249,10 +274,12 @@ class Deriver:
             workloads_known=changes.unread.get(WORKLOADS, NOT_INSTALLED) == NOT_INSTALLED,
             nodes_in_step="nodes" not in changes.behind,
             places=self._topology.places,
+            kueue=self._kueue.take(changes),
         )
         before = self._context
         changed = (
             rerouted
+            or before.kueue is not context.kueue
             or (before.nodes is None) != (context.nodes is None)
             or before.unreadable_nodes != context.unreadable_nodes
             or before.schedulers != context.schedulers
@@ -349,6 +376,7 @@ class Deriver:
         drawn = component.drawn = draw(component.found, candidates, self._context, memory, now)
         self._drawn[id(component)] = component
         self._gpus.add(drawn.gpus)
+        self._judge.add(drawn.waits)
         self._unobservable.update(drawn.unobservable)
         self._hidden.update(drawn.hidden)
         self._without_pods.update(drawn.without_pods)
@@ -370,6 +398,7 @@ class Deriver:
         if self._drawn.pop(id(component), None) is None:
             return set()
         self._gpus.subtract(drawn.gpus)
+        self._judge.take_back(drawn.waits)
         self._unobservable.subtract(drawn.unobservable)
         self._hidden.subtract(drawn.hidden)
         self._without_pods.subtract(drawn.without_pods)
@@ -399,13 +428,11 @@ class Deriver:
             nodes=self._ledger.totals() if nodes_read else None,
             free_known=nodes_read and pods_read,
             pods_known=pods_read,
-            unobservable={
-                **(unobservable if pods_read else {}),
-                **(self._topology.unobservable() if nodes_read else {}),
-            },
+            unobservable={**(unobservable if pods_read else {}), **self._topology.unobservable(nodes_read=nodes_read)},
             layouts=self._topology.figures() if nodes_read else None,
             quotas=self._quota.quotas(self._changes, self._topology, self._without_pods),
             needed=self._topology.needed,
+            verdicts=self._judge.verdicts(nodes_known=nodes_read) if pods_read else Verdicts(),
         )
 
     def _hides_waits(self, schedulers: frozenset[str]) -> bool:
@@ -416,22 +443,6 @@ def _keys(drawn: Drawn) -> Iterable[Key]:
     return {*drawn.memory.complete, *drawn.memory.attention}
 
 
-def _put(holder: dict, key: object, value: object | None) -> None:  # type: ignore[type-arg]
-    if value is None:
-        holder.pop(key, None)
-    else:
-        holder[key] = value
-
-
 def _but_pods(unreadable: Mapping[str, frozenset[tuple[str, str]]]) -> dict[str, frozenset[tuple[str, str]]]:
     """Return the unreadable objects that others are seen against; a pod costs only itself."""
     return {source: names for source, names in unreadable.items() if source != "pods"}
-
-
-def _readiness(node: Node | None) -> object:
-    """Return what of a node decides whether the pods on it are lost."""
-    if node is None:
-        return "absent"
-    if node.ready is None or node.ready.status is True:
-        return "not lost"
-    return node.ready.since

@@ -27,7 +27,7 @@ Row = tuple[int, ...]
 FREE, PARTIAL, FULL = "free", "partial", "full"
 STATES = (FREE, PARTIAL, FULL)
 #: Sizes of pods of which the room in each domain is kept.
-_MAX_ROOMS = 16
+_MAX_FITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Domains:
         self._free: Counter[str] = Counter()
         self._shared = 0
         #: By (resource, GPUs a pod), for the sizes that were asked for.
-        self._rooms: dict[tuple[str, int], Rooms] = {}
+        self._fits: dict[tuple[str, int], Fits] = {}
 
     def update(self, changed: Iterable[tuple[str, NodePart | None]]) -> None:
         """Take nodes that changed: name, and what they add now."""
@@ -226,7 +226,7 @@ class Domains:
                 ]
         for resource, added in more.items():
             self._free[resource] += added[0]
-        for (resource, size), rooms in self._rooms.items():
+        for (resource, size), rooms in self._fits.items():
             before, now = (dict(part.rows).get(resource, (0,))[0] // size for part in (old, new))
             rooms.add(path, now - before)
 
@@ -306,8 +306,8 @@ class Domains:
             own: GPUs by node that these very pods hold: they are as good as free.
 
         """
-        rooms = self._rooms_for(resource, size)
-        more = Rooms(len(self._levels))
+        rooms = self._fits_for(resource, size)
+        more = Fits(len(self._levels))
         for name, amount in own.items():
             part = self.parts.get(name)
             row = dict(part.rows).get(resource) if part else None
@@ -315,18 +315,18 @@ class Domains:
                 more.add(part.path, (row[0] + amount) // size - row[0] // size)
         return tuple(rooms.least(index, more.levels[index], number) for index in range(len(self._levels)))
 
-    def _rooms_for(self, resource: str, size: int) -> "Rooms":
-        found = self._rooms.get((resource, size))
+    def _fits_for(self, resource: str, size: int) -> "Fits":
+        found = self._fits.get((resource, size))
         if found is None:
-            if len(self._rooms) >= _MAX_ROOMS:
-                self._rooms.clear()
-            found = self._rooms[resource, size] = Rooms(len(self._levels))
+            if len(self._fits) >= _MAX_FITS:
+                self._fits.clear()
+            found = self._fits[resource, size] = Fits(len(self._levels))
             for part in self.parts.values():
                 found.add(part.path, dict(part.rows).get(resource, (0,))[0] // size)
         return found
 
 
-class Rooms:
+class Fits:
     """For how many pods of one size each domain has room, level by level, and how many domains have how much."""
 
     def __init__(self, levels: int) -> None:

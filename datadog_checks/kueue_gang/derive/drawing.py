@@ -12,11 +12,14 @@ Everything is a function of the facts and of the time. `Drawn.until` tells when 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from datadog_checks.kueue_gang.derive import gpus as gpu
+from datadog_checks.kueue_gang.derive.blockers import UNBLOCKED, case_of
 from datadog_checks.kueue_gang.derive.guard import is_served_by_name, unguarded
+from datadog_checks.kueue_gang.derive.judging import Wait
+from datadog_checks.kueue_gang.derive.kueue import Kueue
 from datadog_checks.kueue_gang.derive.members import HOLDING, PLACED, member_class
 from datadog_checks.kueue_gang.derive.membership import Gang, Membership, Outsider
 from datadog_checks.kueue_gang.derive.permit import CERTAIN, POSSIBLE, Candidate, can_wait
@@ -48,7 +51,8 @@ class Context:
     `nodes` is None where they were not read; `unreadable_nodes` exist and could not be understood; `lost_from` says
     when those that are not Ready turn lost. `queues` maps (namespace, LocalQueue) to its ClusterQueue. `schedulers` are
     the names known to serve gangs, `workloads_known` is False where Kueue is there and its Workloads were not read,
-    `nodes_in_step` is False where nodes may have come that are not known. `places` is what placement is judged by.
+    `nodes_in_step` is False where nodes may have come that are not known, `kueue` has Kueue's other objects,
+    `places` is what placement is judged by.
     """
 
     rules: Rules
@@ -59,6 +63,7 @@ class Context:
     schedulers: frozenset[str]
     workloads_known: bool = True
     nodes_in_step: bool = True
+    kueue: Kueue = field(default_factory=Kueue)
     places: Places = NOWHERE
 
     def is_lost(self, pod: Pod, now: float) -> bool:
@@ -85,6 +90,7 @@ class Drawn:
     """
 
     views: tuple[GangView, ...]
+    waits: tuple[Wait, ...]
     gpus: Gpus
     unobservable: Counter[tuple[str, str]]
     hidden: Counter[frozenset[str]]
@@ -96,7 +102,7 @@ class Drawn:
 #: There are thousands of components, and most have nothing of most kinds: they share it. None of it is written to.
 _NOTHING: Counter[Any] = Counter()
 _NO_MEMORY = Memory()
-NOT_DRAWN = Drawn((), Gpus(_NOTHING, _NOTHING, _NOTHING, _NOTHING), _NOTHING, _NOTHING, _NO_MEMORY, NEVER, _NOTHING)
+NOT_DRAWN = Drawn((), (), Gpus(_NOTHING, _NOTHING, _NOTHING, _NOTHING), _NOTHING, _NOTHING, _NO_MEMORY, NEVER, _NOTHING)
 
 
 def classes_of(gang: Gang, context: Context, now: float, known: Mapping[Key, tuple[list[Pod], list[str]]]) -> list[str]:
@@ -136,6 +142,7 @@ class _Drawing:
     def __init__(self, context: Context, memory: Memory, now: float) -> None:
         self.context, self.rules, self.before, self.now = context, context.rules, memory, now
         self.views: list[GangView] = []
+        self.waits: list[Wait] = []
         self.gpus = Gpus()
         self.unobservable: Counter[tuple[str, str]] = Counter()
         self.hidden: Counter[frozenset[str]] = Counter()
@@ -148,6 +155,7 @@ class _Drawing:
         gpus = self.gpus
         return Drawn(
             views=tuple(self.views),
+            waits=tuple(self.waits),
             gpus=Gpus(
                 allocated=gpus.allocated or _NOTHING,
                 idle=gpus.idle or _NOTHING,
@@ -201,7 +209,10 @@ class _Drawing:
         gang = shape.gang
         queue = self._queue(gang.namespace, gang.engine, gang.workload)
         allocated, idle = self._gpus_of(shape, state, queue)
-        if not self.rules.reports(gang.namespace):
+        reported = self.rules.reports(gang.namespace)
+        if state and state not in UNBLOCKED:
+            self._wait(shape, queue if reported else None)
+        if not reported:
             return
         reserved: dict[str, int] = {}
         waiters = shape.pods(_CERTAIN) if shape.counts[CERTAIN] else []
@@ -238,6 +249,17 @@ class _Drawing:
                 placement=placement,
             )
         )
+
+    def _wait(self, shape: Shape, queue: Queue | None) -> None:
+        """Tell of a gang that does not run what it takes to find out why."""
+        gang = shape.gang
+        reserved = tuple((pod.nominated, pod.spec.gpus) for pod in shape.pods(_CERTAIN) if pod.spec.gpus)
+        held: dict[str, Counter[str]] = {}
+        for name, units in (*((pod.node, pod.spec.gpus) for pod in shape.pods(PLACED) if pod.spec.gpus), *reserved):
+            held.setdefault(name, Counter()).update(dict(units))
+        case = case_of(shape, self.context.kueue, self.now)
+        self.waits.append(Wait(gang.key, queue, case, held, reserved, whole=not shape.missing))
+        self._change_at(gang.workload.requeue_at if gang.workload else None)
 
     def _queue(self, namespace: str, engine: str, workload: Workload | None) -> Queue:
         if workload is None:

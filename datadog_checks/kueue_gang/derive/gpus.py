@@ -107,8 +107,7 @@ class NodeLedger:
         self._largest: dict[str, int] = {}
         self._stale: set[str] = set()
         self._taints_stale = False
-        #: What the last `refresh` brought up to date, and by GPU resource what pods that ask for it tolerate.
-        self.refreshed: set[str] = set()
+        #: By GPU resource, what pods that ask for it tolerate.
         self.tolerating: Mapping[str, set[Toleration]] = {}
 
     def take_pod(self, old: Pod | None, new: Pod | None) -> None:
@@ -158,18 +157,17 @@ class NodeLedger:
                 self._flavors[new.name] = new
         self._taints_stale = True
 
-    def refresh(self) -> bool:
-        """Bring the sums up to date; tell whether any could have changed."""
+    def refresh(self) -> set[str]:
+        """Bring the sums up to date; return the nodes whose part could have changed."""
         if self._taints_stale:
             self._stale |= {name for name, node in self._nodes.items() if node.taints}
         stale, self._stale, self._taints_stale = self._stale, set(), False
-        self.refreshed = stale
         if stale:
             self.tolerating = tolerating = self._tolerating()
             for name in stale:
                 self._update(name, tolerating)
             self._largest.clear()
-        return bool(stale)
+        return stale
 
     def totals(self) -> dict[str, NodeTotals]:
         """Return the totals by resource."""
@@ -180,9 +178,9 @@ class NodeLedger:
         """All nodes by name."""
         return self._nodes
 
-    def allocated(self, node: str) -> int:
-        """Return the GPU units that pods hold on a node, all resources together."""
-        return sum(allocated.get(node, 0) for allocated in self._allocated.values())
+    def allocated(self, node: str, resource: str) -> int:
+        """Return the units that pods hold on a node."""
+        return self._allocated.get(resource, {}).get(node, 0)
 
     def free(self, node: str, resource: str) -> int | None:
         """Return the free units of a node, also of one that takes no pods; None where there is no such node."""

@@ -9,13 +9,12 @@ cost nothing.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.blockers import Case, Outlook, blocker, takes_nodes
 from datadog_checks.kueue_gang.derive.deadlock import Holder, deadlocked
-from datadog_checks.kueue_gang.derive.picture import Queue
+from datadog_checks.kueue_gang.derive.picture import Queue, Verdicts
 from datadog_checks.kueue_gang.derive.rooms import Held, Rooms
 from datadog_checks.kueue_gang.derive.transitions import Key
 from datadog_checks.kueue_gang.facts.quantity import Units
@@ -35,16 +34,6 @@ class Wait(NamedTuple):
     held: Held
     reserved: tuple[tuple[str, Units], ...]
     whole: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Verdicts:
-    """Blockers of gangs by key and counted by (queue, blocker); the deadlocked gangs, and the GPUs that they hold."""
-
-    blockers: Mapping[Key, str] = field(default_factory=dict)
-    blocked: Mapping[tuple[Queue, str], int] = field(default_factory=dict)
-    deadlocked: frozenset[Key] = frozenset()
-    deadlocked_gpus: Mapping[str, int] = field(default_factory=dict)
 
 
 class Judge:

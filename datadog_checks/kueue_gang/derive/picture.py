@@ -148,15 +148,28 @@ def _keep(holder: dict[Any, dict[Key, float]], key: object, gang: Key, time: flo
             del holder[key]
 
 
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """Blockers of gangs by key and counted by (queue, blocker); the deadlocked gangs, and the GPUs that they hold."""
+
+    blockers: Mapping[Key, str] = field(default_factory=dict)
+    blocked: Mapping[tuple[Queue, str], int] = field(default_factory=dict)
+    deadlocked: frozenset[Key] = frozenset()
+    deadlocked_gpus: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Picture:
     """All gangs and GPUs at `now`.
 
     `views` are the gangs, in no order. `nodes` is None where the nodes were not read; `free_known` and `pods_known` say
-    what is complete. `unobservable` counts gangs by (signal, reason). It holds until the deriver takes the next
-    changes: gangs, summary and GPUs are the deriver's own, since copies of them would grow with the cluster.
-    For the signal `placement` these are nodes. `layouts` is None where nodes, flavors or Topologies were not read.
-    `needed` tells the least number of domains by level that could hold a placement at present: ask it for few gangs.
+    what is complete. `unobservable` counts gangs by (signal, reason). For the signal
+    `placement` these are nodes. `verdicts` tell why gangs do not run. `layouts` is None where nodes, flavors or
+    Topologies were not read. `needed` tells the least number of domains by level that could hold a placement at
+    present: ask it for few gangs.
+
+    It holds until the deriver takes the next changes: gangs, summary, GPUs and verdicts are the deriver's own, since
+    copies of them would grow with the cluster.
     """
 
     now: float
@@ -167,6 +180,7 @@ class Picture:
     free_known: bool = False
     pods_known: bool = False
     unobservable: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    verdicts: Verdicts = field(default_factory=Verdicts)
     layouts: Sequence[LayoutFigures] | None = None
     quotas: Quotas = field(default_factory=Quotas)
     needed: Callable[[Placement], Mapping[str, int]] = field(default=lambda _placement: {}, compare=False)

@@ -8,7 +8,7 @@ that terminates gives its GPUs soon while its deletion grace lasts, and later, w
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from datadog_checks.kueue_gang.derive.fit import Fleet, Room
 from datadog_checks.kueue_gang.facts.nodes import Node
@@ -55,12 +55,12 @@ class Rooms:
             self._reserved[name].update({resource: sign * amount for resource, amount in units})
             self._stale.add(name)
 
-    def refresh(self, changed: Iterable[str], held: Held, now: float) -> None:
+    def refresh(self, changed: Iterable[str], held: Callable[[str, str], int], now: float) -> None:
         """Bring the fleet up to date.
 
         Args:
             changed: the nodes on which what is held has changed.
-            held: what pods hold on each node.
+            held: from node and resource to what pods hold there.
             now: the cluster's time: it decides whether the grace of a pod that terminates is over.
 
         """
@@ -71,9 +71,9 @@ class Rooms:
                 self._going.pop(name, None)
             if not any(self._reserved.get(name, {}).values()):
                 self._reserved.pop(name, None)
-            self.fleet.put(name, node, self._room(node, held.get(name, {}), now) if node else ())
+            self.fleet.put(name, node, self._room(node, held, now) if node else ())
 
-    def _room(self, node: Node, held: Mapping[str, int], now: float) -> Room:
+    def _room(self, node: Node, held: Callable[[str, str], int], now: float) -> Room:
         going = self._going.get(node.name)
         reserved = self._reserved.get(node.name)
         if not going and not reserved:
@@ -81,7 +81,7 @@ class Rooms:
             return tuple(
                 (resource, (free, free, free))
                 for resource, offered in sorted(node.allocatable.items())
-                for free in [max(0, offered - held.get(resource, 0))]
+                for free in [max(0, offered - held(node.name, resource))]
             )
         soon, later = Counter[str](), Counter[str]()
         for units, deletion in (going or {}).values():
@@ -89,7 +89,7 @@ class Rooms:
         return tuple(
             (resource, (max(0, free), max(0, free + soon[resource]), max(0, free + soon[resource] + later[resource])))
             for resource, offered in sorted(node.allocatable.items())
-            for free in [offered - held.get(resource, 0) - (reserved[resource] if reserved else 0)]
+            for free in [offered - held(node.name, resource) - (reserved[resource] if reserved else 0)]
         )
 
 

@@ -16,7 +16,7 @@ rare, it begins anew.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -84,9 +84,9 @@ class TopologyLedger:
             return {"": Layout("", "", self._rules.topology_levels)}
         return found
 
-    def refresh(self) -> bool:
+    def refresh(self, moved: Collection[str]) -> bool:
         """Follow the nodes that were brought up to date; tell whether anything could have changed."""
-        names: Iterable[str] = self._nodes.refreshed
+        names: Iterable[str] = moved
         redefined, self._redefined = self._redefined, False
         if redefined:
             layouts = self._layouts()
@@ -100,7 +100,7 @@ class TopologyLedger:
         for name, parts in changed.items():
             if parts:
                 self._domains[name].update(parts)
-        return redefined or bool(self._nodes.refreshed)
+        return redefined or bool(moved)
 
     def _update(self, name: str, changed: Mapping[str, list[tuple[str, NodePart | None]]]) -> None:
         selected: tuple[str, ...]
@@ -140,7 +140,7 @@ class TopologyLedger:
         return NodePart(
             values=values,
             capacity=self._share(having),
-            allocated=self._nodes.allocated(node.name),
+            allocated=sum(self._nodes.allocated(node.name, resource) for resource, _ in having),
             rows=self._share(tuple((resource, self._row(node, resource)) for resource, _ in having) if able else ()),
             shared=any(flavor.node_labels for flavor in others),
         )
@@ -163,9 +163,10 @@ class TopologyLedger:
         found = [domains.figures() for domains in self._domains.values() if domains.parts]
         return tuple(sorted(found, key=lambda one: (one.layout.topology, one.layout.flavor)))
 
-    def unobservable(self) -> dict[tuple[str, str], int]:
+    def unobservable(self, *, nodes_read: bool) -> dict[tuple[str, str], int]:
         """Return the number of GPU nodes of these layouts that lack the label of a level, by (signal, reason)."""
-        return {("placement", "no_label"): len(self._incomplete)} if self._known and self._incomplete else {}
+        known = nodes_read and self._known
+        return {("placement", "no_label"): len(self._incomplete)} if known and self._incomplete else {}
 
     def allocatable(self, flavor: str, resource: str) -> int:
         """Return the GPU units that the nodes of a flavor offer."""

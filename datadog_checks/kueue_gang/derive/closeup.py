@@ -1,0 +1,140 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""One gang from near: each member, the one that the others wait for, and what would let it run.
+
+The laggard is the member that has come least far, and of those the one that has been there longest: a pod that nobody
+has placed before one that pulls its image. It is what a person looks at first.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+
+from datadog_checks.kueue_gang.derive.asks import requested
+from datadog_checks.kueue_gang.derive.blockers import Case
+from datadog_checks.kueue_gang.derive.fit import Fleet
+from datadog_checks.kueue_gang.derive.kueue import Kueue
+from datadog_checks.kueue_gang.derive.members import PLACED, UP
+from datadog_checks.kueue_gang.derive.membership import Gang
+from datadog_checks.kueue_gang.derive.permit import CERTAIN
+from datadog_checks.kueue_gang.derive.picture import GangView, Picture
+from datadog_checks.kueue_gang.derive.remedies import OF_OBJECTS, Plight, Step, Tenant, steps
+from datadog_checks.kueue_gang.derive.sizes import deletion_began, podset_of
+from datadog_checks.kueue_gang.derive.transitions import Key
+from datadog_checks.kueue_gang.facts.pods import Pod
+from datadog_checks.kueue_gang.facts.quantity import Units
+
+#: From the least far to the farthest.
+_FAR = (
+    "gated", "new", "unschedulable", "rejected", "waiting_possible", "nominated", "waiting_permit", "lost", "crashing",
+    "terminating", "bound", "failed", "running", "ready", "succeeded",
+)  # fmt: skip
+
+
+class Member(NamedTuple):
+    """A member: its class, since when it is so (as far as the API tells), and what its objects say about why."""
+
+    name: str
+    podset: str
+    state: str
+    node: str
+    gpus: Units
+    since: float | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseUp:
+    """A gang with its members, the member that it waits for, and the steps that would let it run, cheapest first."""
+
+    view: GangView
+    blocker: str | None
+    deadlocked: bool
+    members: tuple[Member, ...]
+    laggard: Member | None
+    steps: tuple[Step, ...]
+
+
+@dataclass(slots=True)
+class Seen:
+    """A cluster as it was last seen: `gangs` holds each with the classes of its members and its case, if it waits."""
+
+    picture: Picture
+    kueue: Kueue
+    fleet: Fleet
+    gangs: dict[Key, tuple[Gang, list[str], Case | None]] = field(default_factory=dict)
+    _all_tenants: tuple[Tenant, ...] = ()
+    _known: dict[object, tuple[Step, ...]] = field(default_factory=dict)
+
+    def close_up(self, view: GangView, *, most: int | None = None) -> CloseUp:
+        """Return a gang from near, with all steps or the `most` cheapest."""
+        gang, classes, case = self.gangs[view.key]
+        verdicts = self.picture.verdicts
+        blocker = verdicts.blockers.get(view.key)
+        found: tuple[Step, ...] = ()
+        if blocker and self.picture.free_known:
+            asks = case.asks if case else ()
+            if gang.workload and not asks and not gang.workload.admitted:
+                asks = requested(gang, gang.workload, self.kueue.flavors_of(gang.workload))
+            queue = view.queue.cluster_queue
+            plight = Plight(view.key, view.name, blocker, asks, gang.workload, queue, self._tenants())
+            found = self._steps(plight, most)
+        members = members_of(zip(gang.members, classes, strict=True))
+        return CloseUp(view, blocker, view.key in verdicts.deadlocked, members, laggard(members), found)
+
+    def _steps(self, plight: Plight, most: int | None) -> tuple[Step, ...]:
+        """Find the steps; gangs that hold nothing and ask for the same have the same, unless their objects say more."""
+        if plight.blocker in OF_OBJECTS or any(one.key == plight.key and one.held for one in plight.tenants):
+            return tuple(islice(steps(plight, self.fleet), most))
+        key = plight.blocker, plight.alternatives, most
+        if key not in self._known:
+            self._known[key] = tuple(islice(steps(plight, self.fleet), most))
+        return self._known[key]
+
+    def _tenants(self) -> tuple[Tenant, ...]:
+        if not self._all_tenants:
+            self._all_tenants = tuple(self._tenant(gang, classes) for gang, classes, _ in self.gangs.values())
+        return self._all_tenants
+
+    def _tenant(self, gang: Gang, classes: list[str]) -> Tenant:
+        held: dict[str, Counter[str]] = {}
+        for pod, state in zip(gang.members, classes, strict=True):
+            node = pod.nominated if state == CERTAIN else pod.node if state in PLACED else ""
+            if node and pod.spec.gpus:
+                held.setdefault(node, Counter()).update(dict(pod.spec.gpus))
+        return Tenant(gang.key, gang.name, held, gang.key in self.picture.verdicts.blockers)
+
+
+def members_of(pods: Iterable[tuple[Pod, str]]) -> tuple[Member, ...]:
+    """Return the members of a gang, those that have come least far first."""
+    found = [
+        Member(pod.name, podset_of(pod), state, pod.node, pod.spec.gpus, _since(pod, state), _why(pod, state))
+        for pod, state in pods
+    ]
+    return tuple(sorted(found, key=lambda one: (_FAR.index(one.state), one.since or 0.0, one.name)))
+
+
+def laggard(members: Iterable[Member]) -> Member | None:
+    """Return the member that the others wait for, None where all are up or over."""
+    return next((one for one in members if one.state not in UP | {"succeeded", "failed"}), None)
+
+
+def _since(pod: Pod, state: str) -> float | None:
+    if state == "terminating":
+        return deletion_began(pod)
+    if state in {"ready", "crashing"}:
+        return pod.ready_since
+    if state == "waiting_permit" and pod.nominated_at is not None:
+        return pod.nominated_at
+    return pod.bound_at if pod.node and pod.bound_at is not None else pod.created
+
+
+def _why(pod: Pod, state: str) -> str:
+    if state in {"bound", "crashing"}:
+        return pod.waiting
+    if pod.node:
+        return ""
+    return f"nominated to {pod.nominated}" if state == "waiting_permit" else pod.failure or ""
