@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from datadog_checks.kueue_gang.commands import places
 from datadog_checks.kueue_gang.derive.placement import Placement
 from tests.model.build import (
     GPU,
@@ -222,6 +223,16 @@ def test_members_outside_of_the_assignment(assignment: Json | None, outside: int
     """Members that run elsewhere than Kueue said are counted, and are no violation as long as the request holds."""
     seen = look(*TREE, *HOSTS, *gang("a1 a2", REQUIRED, assignment=assignment))
     assert (placed(seen).outside, placed(seen).verdict) == (outside, "match")
+
+
+def test_what_status_tells_of_a_misplaced_gang():
+    """What is not where it was required, and what is not where Kueue meant it to be, each in a line."""
+    assignment = {"levels": [HOST], "domains": [{"values": ["a1"], "count": 1}, {"values": ["a2"], "count": 1}]}
+    seen = look(*TREE, *HOSTS, *gang("a1 a3", REQUIRED, assignment=assignment))
+    assert list(places.misplaced(seen.picture.gangs)) == [
+        f"misplaced: team/train is not in the domains of {RACK} that it required: on 2, at most 1 in one",
+        "misplaced: team/train runs elsewhere than Kueue assigned it: 1 of its members",
+    ]
 
 
 # --- which topology --------------------------------------------------------------------------------------------------

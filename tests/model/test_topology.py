@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from datadog_checks.kueue_gang.commands import places
 from datadog_checks.kueue_gang.derive.deriver import derive
 from datadog_checks.kueue_gang.derive.domains import LayoutFigures, LevelFigures
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.transitions import Memory
+from datadog_checks.kueue_gang.emit import EmitOptions, Report, samples
 from datadog_checks.kueue_gang.facts.pods import Toleration
 from lab.replay import CAPTURES, Recording
 from tests.model.build import (
@@ -169,6 +171,22 @@ def test_placement_in_a_recorded_cluster(recorded: tuple[Seen, Recording]):
     assert not one.attention
     assert not two.attention
     assert seen.picture.summary.placements == {("dc-topology", REC_RACK, "h100-tas", "match"): 2}
+
+
+def test_what_status_tells(recorded: tuple[Seen, Recording]):
+    """One line a level; nothing is misplaced."""
+    seen, _ = recorded
+    assert places.lines(seen.picture) == [
+        "topology dc-topology, flavor h100-tas",
+        f"  {REC_BLOCK}: 10 of 10 nodes labelled, 2 domains (2 partial), at most 15 free in one",
+        (
+            f"  {REC_RACK}: 9 of 10 nodes labelled, 8 GPUs out of sight, 4 domains (2 partial, 2 full), "
+            "at most 15 free in one"
+        ),
+        f"  {HOST}: 10 of 10 nodes labelled, 9 domains (2 free, 1 partial, 6 full), at most 8 free in one",
+    ]
+    assert list(places.misplaced(seen.picture.gangs)) == []
+    assert places.unobservable(seen.picture) == ["not observable: placement of 1 node (no label)"]
 
 
 # --- field reports ---------------------------------------------------------------------------------------------------
@@ -388,6 +406,15 @@ def test_nothing_to_tell(objects: tuple[Json, ...]):
     seen = look(*objects, host("n0", "b"), node("cpu", 0, labels=POOL))
     assert seen.picture.layouts == ()
     assert seen.unobservable("placement") == {}
+
+
+def test_what_is_zero_is_told_where_it_is_known():
+    """Coverage is sent also as 0, fragmentation not where nothing is free, and no slot as a series."""
+    seen = look(*TREE, host("n0", "b"), host("n1", "b"), slots=SLOTS)
+    sent = samples(Report(seen.picture, ()), EmitOptions())
+    values = {(one.metric.name, *one.tags[2:]): one.value for one in sent if one.metric.name.startswith("topology.")}
+    assert values["topology.label_coverage", f"topology_level:{RACK}"] == 0
+    assert not any(name in {"topology.fragmentation", "topology.slots"} for name, *_ in values)
 
 
 @pytest.mark.parametrize("source", ["nodes", "resourceflavors", "topologies"])

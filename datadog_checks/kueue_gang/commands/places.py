@@ -50,12 +50,12 @@ def misplaced(gangs: Sequence[GangView]) -> Iterator[str]:
         if place is None:
             continue
         name = f"{gang.queue.namespace}/{gang.name}"
-        spans = next((f": on {number}, at most {most} members in one" for label, number, most in place.domains
+        spans = next((f": on {number}, at most {most} in one" for label, number, most in place.domains
                       if label == place.level), "")  # fmt: skip
         if place.verdict == VIOLATION:
             yield f"misplaced: {name} is not in the domains of {place.level} that it required{spans}"
         if place.outside:
-            yield f"misplaced: {place.outside} members of {name} run elsewhere than Kueue assigned them"
+            yield f"misplaced: {name} runs elsewhere than Kueue assigned it: {place.outside} of its members"
 
 
 def gang_json(picture: Picture, gang: GangView) -> dict[str, object] | None:
