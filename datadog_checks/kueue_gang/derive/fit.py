@@ -213,6 +213,9 @@ class Fleet:
 
     def lacking(self, ask: Ask) -> list[Lacking]:
         """Return the nodes that would take an ask's pods, were it not for a level label that they lack."""
+        if _is_pinned(ask):
+            hosts = (name for name in self._hosts_of(ask) if self._takes_pinned(ask, name))
+            return [self._lacking(ask, name) for name in hosts if self._path_of_pinned(ask, name) is None]
         self._learn(ask.constraint, ask.levels)
         kinds = {
             spot.kind
@@ -221,16 +224,16 @@ class Fleet:
         }
         if not kinds:
             return []
-        return [
-            Lacking(name, tuple(_Named(self._nodes[name]).get(level) for level in ask.levels), spot.room)
-            for name, spot in self._spots.items()
-            if spot.kind in kinds
-        ]
+        return [self._lacking(ask, name) for name, spot in self._spots.items() if spot.kind in kinds]
+
+    def _lacking(self, ask: Ask, name: str) -> Lacking:
+        labels = _Named(self._nodes[name])
+        return Lacking(name, tuple(labels.get(level) for level in ask.levels), self._spots[name].room)
 
     def domains(self, ask: Ask, depth: int) -> dict[Path, int]:
         """Return how many of an ask's pods fit now into each domain at a depth of its topology that is no host."""
         found: dict[Path, int] = defaultdict(int)
-        for path, numbers in self._count(ask).items():
+        for path, numbers in self._by_domain(ask).items():
             found[path[:depth]] += numbers[NOW]
         return found
 
@@ -252,10 +255,7 @@ class Fleet:
 
     def room_for(self, ask: Ask, when: int = NOW) -> int:
         """Return how many pods like these fit, if they were alone; see `Ask.together` for what is not counted."""
-        if _is_pinned(ask):
-            pinned = (name for name in self._hosts_of(ask) if self._takes_pinned(ask, name))
-            return sum(per_node(self._spots[name].room, ask.units, when) for name in pinned)
-        pods = {path: numbers[when] for path, numbers in self._count(ask).items()}
+        pods = {path: numbers[when] for path, numbers in self._by_domain(ask).items()}
         for depth, size in sorted(ask.together, reverse=True):
             if ask.levels[depth - 1] == HOSTNAME:
                 continue
@@ -281,8 +281,12 @@ class Fleet:
         return any(self._exceeds(ask) for ask in asks if ask.pods > 0 and ask.units)
 
     def _exceeds(self, ask: Ask) -> bool:
-        self._learn(ask.constraint, ask.levels)
-        capacities = {spot.kind.capacity for spot in self._cells if self._chosen(ask.constraint, spot.kind)}
+        if _is_pinned(ask):
+            pinned = (name for name in self._hosts_of(ask) if ask.constraint.allows(_Named(self._nodes[name])))
+            capacities = {self._spots[name].kind.capacity for name in pinned}
+        else:
+            self._learn(ask.constraint, ask.levels)
+            capacities = {spot.kind.capacity for spot in self._cells if self._chosen(ask.constraint, spot.kind)}
         return bool(capacities) and not any(_covers(capacity, ask.units) for capacity in capacities)
 
     # --- counting ----------------------------------------------------------------------------------------------------
@@ -290,7 +294,7 @@ class Fleet:
     def _count(self, ask: Ask) -> dict[Path, list[int]]:
         """Return how many pods of an ask's shape fit at each time, by domain."""
         self._learn(ask.constraint, ask.levels)
-        by_host = next((size for depth, size in ask.together if ask.levels[depth - 1] == HOSTNAME), 1)
+        by_host = _by_host(ask)
         depth = max((depth for depth, _ in ask.together if ask.levels[depth - 1] != HOSTNAME), default=0)
         shape = _Shape(ask.units, ask.constraint, ask.tolerations, ask.levels, depth, by_host)
         known = self._counts.pop(shape, None)
@@ -344,7 +348,11 @@ class Fleet:
 
     def _free(self, asks: Iterable[Ask]) -> Counter[str]:
         """Return the GPUs that are free on the nodes that any of the pods may have."""
-        places = {(ask.constraint, ask.tolerations) for ask in asks}
+        asks = tuple(asks)
+        pinned = {
+            name for ask in asks if _is_pinned(ask) for name in self._hosts_of(ask) if self._takes_pinned(ask, name)
+        }
+        places = {(ask.constraint, ask.tolerations) for ask in asks if not _is_pinned(ask)}
         for constraint, _ in places:
             self._learn(constraint, ())
         free: Counter[str] = Counter()
@@ -355,6 +363,9 @@ class Fleet:
                 open_to[kind] = any(self._takes(*place, kind) for place in places)
             if open_to[kind]:
                 free.update({resource: now * number for resource, (now, _, _) in spot.room})
+        for spot in (self._spots[name] for name in pinned):
+            if not open_to[spot.kind]:
+                free.update({resource: now for resource, (now, _, _) in spot.room})
         return free
 
     # --- placing several shapes --------------------------------------------------------------------------------------
@@ -383,13 +394,33 @@ class Fleet:
 
     def _path_of(self, ask: Ask, kind: Kind, name: str | None) -> Path | None:
         if _is_pinned(ask):
-            return () if name is not None and self._takes_pinned(ask, name) else None
+            return self._path_of_pinned(ask, name) if name is not None else None
         path = self._path(ask.levels, kind)
         if path is None or not self._takes(ask.constraint, ask.tolerations, kind):
             return None
         return path[:-1] if ask.levels and ask.levels[-1] == HOSTNAME else path
 
     # --- pods that name their node -----------------------------------------------------------------------------------
+
+    def _by_domain(self, ask: Ask) -> dict[Path, list[int]]:
+        """Return how many of an ask's pods fit at each time, by domain."""
+        if not _is_pinned(ask):
+            return self._count(ask)
+        found: dict[Path, list[int]] = defaultdict(lambda: [0, 0, 0])
+        by_host = _by_host(ask)
+        for name in self._hosts_of(ask):
+            path = self._path_of_pinned(ask, name)
+            if path is not None:
+                for when in (NOW, SOON, LATER):
+                    found[path][when] += per_node(self._spots[name].room, ask.units, when) // by_host * by_host
+        return found
+
+    def _path_of_pinned(self, ask: Ask, name: str) -> Path | None:
+        labels = _Named(self._nodes[name])
+        path = tuple(value for level in ask.levels if (value := labels.get(level)) is not None)
+        if len(path) < len(ask.levels) or not self._takes_pinned(ask, name):
+            return None
+        return path[:-1] if ask.levels and ask.levels[-1] == HOSTNAME else path
 
     def _hosts_of(self, ask: Ask) -> list[str]:
         values = {value for key, value in ask.constraint.selector if key == HOSTNAME}
@@ -472,6 +503,11 @@ class Fleet:
 
 def _is_pinned(ask: Ask) -> bool:
     return any(key == HOSTNAME for key, _ in ask.constraint.selector)
+
+
+def _by_host(ask: Ask) -> int:
+    """Return how many of an ask's pods must share a node."""
+    return next((size for depth, size in ask.together if ask.levels[depth - 1] == HOSTNAME), 1)
 
 
 def _covers(capacity: Units, units: Units) -> bool:

@@ -1,0 +1,26 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""Clusters of a few nodes on which what fits is easily told wrong; each was found by test_exhaustive."""
+
+from tests.model.build import TEAM, bound, look, node, of_group, pod_group, unscheduled
+
+HOSTNAME = "kubernetes.io/hostname"
+NO_ROOM = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+
+
+def _answer(*objects, name="train"):
+    return look(*objects).picture.verdicts.blockers["coscheduling", TEAM, name]
+
+
+def _pinned(name, host, gpus):
+    return unscheduled(name, of_group("train"), NO_ROOM, gpus=gpus, spec={"nodeSelector": {HOSTNAME: host}})
+
+
+def test_pods_that_name_their_node_are_asked_about_on_that_node():
+    """Fit respects nodeSelector, also one that names a host: neither the sum nor the size of other nodes counts."""
+    nodes = [node("n1", 4, labels={HOSTNAME: "n1"}), node("n2", 8, labels={HOSTNAME: "n2"}), pod_group("train", 2)]
+    assert _answer(*nodes, _pinned("a", "n2", 4), _pinned("b", "n2", 4)) == "not_retried"
+    assert _answer(*nodes, _pinned("a", "n2", 8), _pinned("b", "n2", 8)) == "capacity"
+    assert _answer(*nodes, _pinned("a", "n1", 8), _pinned("b", "n1", 8)) == "exceeds_node"
+    assert _answer(*nodes, _pinned("a", "gone", 8), _pinned("b", "gone", 8)) == "capacity"
