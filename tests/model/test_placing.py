@@ -24,3 +24,21 @@ def test_pods_that_name_their_node_are_asked_about_on_that_node():
     assert _answer(*nodes, _pinned("a", "n2", 8), _pinned("b", "n2", 8)) == "capacity"
     assert _answer(*nodes, _pinned("a", "n1", 8), _pinned("b", "n1", 8)) == "exceeds_node"
     assert _answer(*nodes, _pinned("a", "gone", 8), _pinned("b", "gone", 8)) == "capacity"
+
+
+def test_what_comes_back_to_a_node_with_broken_gpus_fills_them_first():
+    """Free is allocatable less allocated, never below zero: 8 GPUs given back to a node that offers 4 make 4 free.
+
+    So `b` would not fit if `a` gave back what it holds, and is short of GPUs, not deadlocked.
+    """
+    seen = look(
+        node("n1", 8, allocatable=4),
+        node("n2", 8),
+        pod_group("a", 2),
+        bound("a-0", of_group("a"), "n1", gpus=8),
+        unscheduled("a-1", of_group("a"), NO_ROOM, gpus=8),
+        pod_group("b", 2),
+        bound("b-0", of_group("b"), "n2", gpus=8),
+        unscheduled("b-1", of_group("b"), NO_ROOM, gpus=8),
+    )
+    assert {name for _, _, name in seen.picture.verdicts.deadlocked} == {"a"}

@@ -34,7 +34,8 @@ NOW, SOON, LATER = range(3)
 
 #: Labels by node.
 Relabelling = dict[str, dict[str, str]]
-#: GPU units of a node by resource at the three times, sorted by resource.
+#: GPU units of a node by resource at the three times, sorted by resource. Below zero where pods hold more than the
+#: kubelet still offers (a GPU broke): so many must come back before one is free.
 Room = tuple[tuple[str, tuple[int, int, int]], ...]
 
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
@@ -132,7 +133,7 @@ class _Count:
 def per_node(room: Room, units: Units, when: int) -> int:
     """Return how many pods a node with this room takes."""
     free = dict(room)
-    return min((free[name][when] // amount if name in free else 0) for name, amount in units)
+    return min((max(0, free[name][when]) // amount if name in free else 0) for name, amount in units)
 
 
 def tolerates(tolerations: Iterable[Toleration], taint: Taint, capacity: Iterable[str]) -> bool:
@@ -362,10 +363,10 @@ class Fleet:
             if kind not in open_to:
                 open_to[kind] = any(self._takes(*place, kind) for place in places)
             if open_to[kind]:
-                free.update({resource: now * number for resource, (now, _, _) in spot.room})
+                free.update({resource: max(0, now) * number for resource, (now, _, _) in spot.room})
         for spot in (self._spots[name] for name in pinned):
             if not open_to[spot.kind]:
-                free.update({resource: now for resource, (now, _, _) in spot.room})
+                free.update({resource: max(0, now) for resource, (now, _, _) in spot.room})
         return free
 
     # --- placing several shapes --------------------------------------------------------------------------------------
@@ -385,7 +386,7 @@ class Fleet:
         bins = [
             Bin(
                 number,
-                tuple(dict(spot.room).get(resource, (0, 0, 0))[when] for resource in resources),
+                tuple(max(0, dict(spot.room).get(resource, (0, 0, 0))[when]) for resource in resources),
                 tuple(self._path_of(ask, spot.kind, name) for ask in asks),
             )
             for spot, number, name in nodes

@@ -3,7 +3,8 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """How much room each node has, now and once pods that terminate are gone: what keeps the fit engine in step.
 
-Room is what the kubelet offers, less what pods hold, less what the scheduler holds for certain Permit waiters. A pod
+Room is what the kubelet offers, less what pods hold, less what the scheduler holds for certain Permit waiters; it is
+below zero where a GPU broke under a pod, so that what comes back fills that first. A pod
 that terminates gives its GPUs soon while its deletion grace lasts, and later, with nobody knowing when, after that.
 """
 
@@ -81,13 +82,13 @@ class Rooms:
             return tuple(
                 (resource, (free, free, free))
                 for resource, offered in sorted(node.allocatable.items())
-                for free in [max(0, offered - held(node.name, resource))]
+                for free in [offered - held(node.name, resource)]
             )
         soon, later = Counter[str](), Counter[str]()
         for units, deletion in (going or {}).values():
             (soon if now < deletion else later).update(dict(units))
         return tuple(
-            (resource, (max(0, free), max(0, free + soon[resource]), max(0, free + soon[resource] + later[resource])))
+            (resource, (free, free + soon[resource], free + soon[resource] + later[resource]))
             for resource, offered in sorted(node.allocatable.items())
             for free in [offered - held(node.name, resource) - (reserved[resource] if reserved else 0)]
         )
