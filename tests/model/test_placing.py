@@ -3,9 +3,12 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """Clusters of a few nodes on which what fits is easily told wrong; each was found by test_exhaustive."""
 
-from tests.model.build import TEAM, bound, look, node, of_group, pod_group, unscheduled
+from random import Random
 
-HOSTNAME = "kubernetes.io/hostname"
+from tests.model.build import TEAM, bound, look, node, of_group, pod_group, unscheduled
+from tests.model.exhaustive import HOSTNAME, Box, Machine, Party, World
+from tests.model.worlds import objects
+
 NO_ROOM = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
 
 
@@ -42,3 +45,16 @@ def test_what_comes_back_to_a_node_with_broken_gpus_fills_them_first():
         unscheduled("b-1", of_group("b"), NO_ROOM, gpus=8),
     )
     assert {name for _, _, name in seen.picture.verdicts.deadlocked} == {"a"}
+
+
+def test_nodes_that_lack_different_labels_could_be_one_domain():
+    """It would fit if nodes without a level label had it: n1 has the rack and n2 the block of a domain with room for 2.
+
+    Either label alone would not do, as neither node has room for both pods.
+    """
+    box = Box("train", 8)
+    labels = [((HOSTNAME, "n1"), ("rack", "r")), ((HOSTNAME, "n2"), ("block", "a"))]
+    machines = tuple(Machine(f"n{index}", 8, 8, found) for index, found in enumerate(labels, 1))
+    world = World(machines, (Party("train", (box, box), 2, "rack"),), ("block", "rack", HOSTNAME))
+    seen = look(*objects(world, Random(0)))
+    assert seen.picture.verdicts.blockers["kueue", TEAM, "train"] == "node_labels"

@@ -3,11 +3,13 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """What would fit if nodes carried the topology labels that they lack.
 
-A node that lacks a level label could be in any domain that its other labels allow: one that is known, or one of its
-own. The domains that need the fewest such nodes are tried, and only a placement that the fit engine confirms counts.
+A node that lacks a level label could be in any domain that its other labels allow: one that is known, one of its own,
+or one that it shares with a node that lacks another label. The domains that need the fewest such nodes are tried, and
+only a placement that the fit engine confirms counts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import combinations
 
 from datadog_checks.kueue_gang.derive.fit import NOW, Ask, Fleet, Relabelling, per_node
 from datadog_checks.kueue_gang.derive.packing import Path
@@ -15,6 +17,10 @@ from datadog_checks.kueue_gang.facts.constraints import HOSTNAME
 
 #: Domains that are tried; the first is the one that has most room.
 _TRIES = 4
+#: Different sets of labels that nodes have left, up to which those that fit together are looked for.
+_FEW_PATHS = 32
+
+_Partial = tuple[str | None, ...]
 
 
 def would_fit_labelled(fleet: Fleet, asks: tuple[Ask, ...]) -> bool:
@@ -43,9 +49,10 @@ def _of(fleet: Fleet, ask: Ask) -> Iterator[Relabelling]:
     # A host gains nothing from the labels of others.
     hosts = depth > 0 and ask.levels[depth - 1] == HOSTNAME
     room: dict[Path, int] = {} if hosts else fleet.domains(ask, depth)
-    for one in lacking:
+    partial = dict.fromkeys(one.path[:depth] for one in lacking)
+    for path in (*partial, *_shared(partial)):
         # A domain of its own: what it lacks gets a value that no other has.
-        room.setdefault(tuple(value or f"\0new-{index}" for index, value in enumerate(one.path[:depth])), 0)
+        room.setdefault(tuple(value or f"\0new-{index}" for index, value in enumerate(path)), 0)
     plans = []
     for path, number in room.items():
         found, left = [], size - number
@@ -66,3 +73,12 @@ def _of(fleet: Fleet, ask: Ask) -> Iterator[Relabelling]:
             }
             for one in found
         }
+
+
+def _shared(partial: Iterable[_Partial]) -> Iterator[_Partial]:
+    """Yield the domains that nodes which lack different labels could share."""
+    found = list(partial)
+    if len(found) <= _FEW_PATHS:
+        for one, other in combinations(found, 2):
+            if all(a == b or None in {a, b} for a, b in zip(one, other, strict=True)):
+                yield tuple(a or b for a, b in zip(one, other, strict=True))
