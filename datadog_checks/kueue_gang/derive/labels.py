@@ -3,12 +3,14 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """What would fit if nodes carried the topology labels that they lack.
 
-A node that lacks a level label could be in any domain that its other labels allow: one that is known, or one of its
-own. The domains that need the fewest such nodes are tried, and only a placement that the fit engine confirms counts.
+A node that lacks a level label could be in any domain that its other labels allow: one that is known, one of its own,
+or one that it shares with a node that lacks another label. The domains that need the fewest such nodes are tried, and
+only a placement that the fit engine confirms counts.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import combinations
 
 from datadog_checks.kueue_gang.derive.fit import Ask, Fits, Lacking
 from datadog_checks.kueue_gang.derive.fleet import Relabelling
@@ -17,6 +19,8 @@ from datadog_checks.kueue_gang.facts.constraints import HOSTNAME
 
 #: Domains that are tried; the first is the one that has most room.
 _TRIES = 4
+#: Different sets of labels that nodes have left, up to which those that fit together are looked for.
+_FEW_PATHS = 32
 
 
 def would_fit_labelled(fits: Fits, asks: tuple[Ask, ...]) -> bool:
@@ -59,6 +63,7 @@ def _of(fits: Fits, ask: Ask) -> Iterator[Relabelling]:
         }
 
 
+_Partial = tuple[str | None, ...]
 #: A domain, and how many nodes of which kinds it takes to make it large enough.
 _Plan = tuple[Path, list[tuple[Lacking, int]]]
 
@@ -68,9 +73,10 @@ def _plans(lacking: list[Lacking], room: dict[Path, int], depth: int, size: int)
 
     Nodes that lack the same labels can be in the same domains: those that have the values that the nodes have.
     """
-    for one in lacking:
+    partial = dict.fromkeys(one.path[:depth] for one in lacking)
+    for path in (*partial, *_shared(partial)):
         # A domain of its own: what it lacks gets a value that no other has.
-        room.setdefault(tuple(value or f"\0new-{index}" for index, value in enumerate(one.path[:depth])), 0)
+        room.setdefault(tuple(value or f"\0new-{index}" for index, value in enumerate(path)), 0)
     masks = {tuple(value is None for value in one.path[:depth]) for one in lacking}
     alike: dict[tuple[str | None, ...], list[Path]] = defaultdict(list)
     for path in room:
@@ -84,6 +90,15 @@ def _plans(lacking: list[Lacking], room: dict[Path, int], depth: int, size: int)
         wanted = size - room[path]
         if sum(one.pods * len(one.names) for one in found) >= wanted:
             yield path, _fewest(found, wanted)
+
+
+def _shared(partial: Iterable[_Partial]) -> Iterator[_Partial]:
+    """Yield the domains that nodes which lack different labels could share."""
+    found = list(partial)
+    if len(found) <= _FEW_PATHS:
+        for one, other in combinations(found, 2):
+            if all(a == b or None in {a, b} for a, b in zip(one, other, strict=True)):
+                yield tuple(a or b for a, b in zip(one, other, strict=True))
 
 
 def _fewest(mates: list[Lacking], wanted: int) -> list[tuple[Lacking, int]]:
