@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from datadog_checks.kueue_gang import settings
-from datadog_checks.kueue_gang.commands import gang
+from datadog_checks.kueue_gang.commands import gang, places
 from datadog_checks.kueue_gang.commands.terminal import (
     BOLD,
     CLEAR,
@@ -251,6 +251,8 @@ def table(picture: Picture, unseen: Sequence[str], view: View) -> str:
     gangs = sorted(picture.gangs, key=_rank)
     lines += ["", *_rows(gangs, picture, view.width, paint)] if gangs else []
     lines += ["", *_gpu_lines(picture, view.namespaces, paint)] if picture.nodes or picture.gpus.allocated else []
+    told = places.lines(picture)
+    lines += ["", *told, *(paint(RED, line) for line in places.misplaced(gangs))] if told else []
     lines += _unseen(picture, unseen, paint)
     return "\n".join(lines)
 
@@ -366,11 +368,7 @@ def _sum(amounts: Mapping[tuple[Any, str, str], int], resource: str, what: str) 
 
 
 def _unseen(picture: Picture, unseen: Sequence[str], paint: Callable[[str, str], str]) -> list[str]:
-    lines = [
-        f"not observable: {signal} of {number} gang{'' if number == 1 else 's'} ({reason.replace('_', ' ')})"
-        for (signal, reason), number in sorted(picture.unobservable.items())
-    ]
-    lines += unseen
+    lines = [*places.unobservable(picture), *unseen]
     return ["", *(paint(YELLOW, line) for line in lines)] if lines else []
 
 
@@ -381,7 +379,11 @@ def as_json(picture: Picture, reading: Reading, near: Sequence[CloseUp], *, memb
         {
             "now": picture.now,
             "gangs": [
-                {**_gang_json(view, picture), **gang.as_json(details[view.key], members=members)}
+                {
+                    **_gang_json(view, picture),
+                    "placement": places.gang_json(picture, view),
+                    **gang.as_json(details[view.key], members=members),
+                }
                 for view in sorted(picture.gangs, key=_rank)
                 if view.key in details
             ],
@@ -399,10 +401,8 @@ def as_json(picture: Picture, reading: Reading, near: Sequence[CloseUp], *, memb
                 }
                 for resource, totals in sorted((picture.nodes or {}).items())
             },
-            "unobservable": [
-                {"signal": signal, "reason": reason, "gangs": number}
-                for (signal, reason), number in sorted(picture.unobservable.items())
-            ],
+            "topology": places.topology_json(picture),
+            "unobservable": places.unobservable_json(picture),
             "sources": [
                 {
                     "api_source": one.source,
