@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.asks import requested
 from datadog_checks.kueue_gang.derive.blockers import Case
-from datadog_checks.kueue_gang.derive.fit import Fleet
+from datadog_checks.kueue_gang.derive.fit import Fits
 from datadog_checks.kueue_gang.derive.kueue import Kueue
 from datadog_checks.kueue_gang.derive.members import PLACED, UP
 from datadog_checks.kueue_gang.derive.membership import Gang
@@ -64,7 +64,7 @@ class Seen:
 
     picture: Picture
     kueue: Kueue
-    fleet: Fleet
+    fits: Fits
     gangs: dict[Key, tuple[Gang, list[str], Case | None]] = field(default_factory=dict)
     _all_tenants: tuple[Tenant, ...] = ()
     _known: dict[object, tuple[Step, ...]] = field(default_factory=dict)
@@ -88,10 +88,10 @@ class Seen:
     def _steps(self, plight: Plight, most: int | None) -> tuple[Step, ...]:
         """Find the steps; gangs that hold nothing and ask for the same have the same, unless their objects say more."""
         if plight.blocker in OF_OBJECTS or any(one.key == plight.key and one.held for one in plight.tenants):
-            return tuple(islice(steps(plight, self.fleet), most))
+            return tuple(islice(steps(plight, self.fits), most))
         key = plight.blocker, plight.alternatives, most
         if key not in self._known:
-            self._known[key] = tuple(islice(steps(plight, self.fleet), most))
+            self._known[key] = tuple(islice(steps(plight, self.fits), most))
         return self._known[key]
 
     def _tenants(self) -> tuple[Tenant, ...]:

@@ -123,7 +123,7 @@ class Deriver:
             component.found = None
         dirty |= reclassify | self._on_sensitivity(changes.scheduler)
         nodes_changed = self._ledger.refresh()
-        room = self._rooms.fleet.version
+        room = self._rooms.version
         self._rooms.refresh(nodes_changed, self._ledger.allocated, now)
         count_changed, self._scheduler = changes.scheduler != self._scheduler, changes.scheduler
         figures_changed = self._topology.refresh(nodes_changed) | self._quota.take(changes)
@@ -136,7 +136,8 @@ class Deriver:
             stale |= self._withdraw(component)
         for component in dirty.values():
             self._sort(component, now)
-        moved = room != self._rooms.fleet.version or nodes_changed or count_changed or figures_changed
+        moved = room != self._rooms.version or self._judge.behind
+        moved |= bool(nodes_changed) or count_changed or figures_changed
         if self._picture is None or seen_anew or dirty or removed or moved:
             dirty |= self._settle(changes.scheduler)
             for component in dirty.values():
@@ -160,7 +161,7 @@ class Deriver:
 
     def seen(self) -> Seen:
         """Return the cluster as it was last seen, from which gangs are shown from near; until the next `apply`."""
-        seen = Seen(self._picture or Picture(now=self._at), self._context.kueue, self._rooms.fleet)
+        seen = Seen(self._picture or Picture(now=self._at), self._context.kueue, self._rooms.fits)
         for component in self._components:
             for gang, (classes, _) in zip(
                 component.found.gangs if component.found else (), component.settled, strict=True
@@ -432,7 +433,7 @@ class Deriver:
             layouts=self._topology.figures() if nodes_read else None,
             quotas=self._quota.quotas(self._changes, self._topology, self._without_pods),
             needed=self._topology.needed,
-            verdicts=self._judge.verdicts(nodes_known=nodes_read) if pods_read else Verdicts(),
+            verdicts=self._judge.verdicts(now, nodes_known=nodes_read) if pods_read else Verdicts(),
         )
 
     def _hides_waits(self, schedulers: frozenset[str]) -> bool:

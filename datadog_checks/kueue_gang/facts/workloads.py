@@ -79,7 +79,6 @@ class Workload:
 
     namespace: str
     name: str
-    uid: str
     created: float
     finished: bool
     active: bool
@@ -140,7 +139,6 @@ def _workload(gpus: GpuResources, wanted: tuple[str, ...], obj: Json) -> Workloa
     return Workload(
         namespace=namespace,
         name=name,
-        uid=text(metadata, "uid"),
         created=moment(metadata, "creationTimestamp") or 0.0,
         finished=finished,
         active=flag(spec, "active", default=True),
