@@ -445,6 +445,10 @@ def test_the_option_is_for_clusters_without_a_topology():
     assert list(layouts(seen)) == [("", "")]
     assert (level(seen, RACK, "", "").labeled, level(seen, RACK, "", "").unlabeled) == (2, 1)
     assert level(seen, RACK, "", "").domains == {"free": 2}
+    # Nobody leaves out n1, which has its block and no rack.
+    assert level(seen, BLOCK, "", "").largest_free == {GPU: 16}
+    assert level(seen, RACK, "", "").largest_free == {GPU: 8}
+    assert layouts(seen)["", ""].free == {GPU: 24}
 
 
 def test_a_topology_of_kueue_goes_before_the_option():

@@ -83,7 +83,6 @@ class Deriver:
         self._ledger = NodeLedger(rules)
         self._topology = TopologyLedger(rules, self._ledger)
         self._quota = QuotaBook(rules)
-        self._without_pods: Counter[tuple[str, str]] = Counter()
         self._rooms = Rooms()
         self._judge = Judge(self._rooms)
         self._kueue = KueueObjects()
@@ -380,7 +379,7 @@ class Deriver:
         self._judge.add(drawn.waits)
         self._unobservable.update(drawn.unobservable)
         self._hidden.update(drawn.hidden)
-        self._without_pods.update(drawn.without_pods)
+        self._quota.hold(drawn.without_pods)
         self._complete.update(drawn.memory.complete)
         for gang in component.found.gangs:
             if gang.key not in drawn.memory.attention:
@@ -402,7 +401,7 @@ class Deriver:
         self._judge.take_back(drawn.waits)
         self._unobservable.subtract(drawn.unobservable)
         self._hidden.subtract(drawn.hidden)
-        self._without_pods.subtract(drawn.without_pods)
+        self._quota.hold(drawn.without_pods, -1)
         for view in drawn.views:
             self._summary.add(view, -1)
             del self._views[id(view)]
@@ -431,7 +430,7 @@ class Deriver:
             pods_known=pods_read,
             unobservable={**(unobservable if pods_read else {}), **self._topology.unobservable(nodes_read=nodes_read)},
             layouts=self._topology.figures() if nodes_read else None,
-            quotas=self._quota.quotas(self._changes, self._topology, self._without_pods),
+            quotas=self._quota.quotas(self._changes, self._topology),
             needed=self._topology.needed,
             verdicts=self._judge.verdicts(now, nodes_known=nodes_read) if pods_read else Verdicts(),
         )

@@ -5,8 +5,8 @@
 
 A domain is the whole path of label values from the widest level down: rack `r1` in block `a` is not rack `r1` in block
 `b`. A node that lacks a label is in no domain of that level, nor of any below. What pods hold counts in every domain
-that the node is in; what is free only where a new pod could come: on nodes that take pods and, since Kueue leaves out
-any other without a word, that have the label of every level.
+that the node is in; what is free only where a new pod could come: on nodes that take pods and, under Kueue, which
+leaves out any other without a word, have the label of every level.
 
 `NodePart` is what one node adds. What a changed domain adds to the figures of its level takes the place of what it
 added before, so that a changed node costs the same in a cluster of any size.
@@ -27,7 +27,7 @@ Row = tuple[int, ...]
 FREE, PARTIAL, FULL = "free", "partial", "full"
 STATES = (FREE, PARTIAL, FULL)
 #: Sizes of pods of which the room in each domain is kept.
-_MAX_FITS = 16
+_MAX_FITS = 8
 
 
 @dataclass(frozen=True, slots=True)

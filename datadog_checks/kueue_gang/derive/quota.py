@@ -100,6 +100,14 @@ class QuotaBook:
         self._checks: dict[str, AdmissionCheck] = {}
         self._quotas = Quotas()
         self._nominal: Counter[tuple[str, str]] = Counter()
+        self._without_pods: Counter[tuple[str, str]] = Counter()
+
+    def hold(self, without: Mapping[tuple[str, str], int], sign: int = 1) -> None:
+        """Add what `without_pods` found in a component, or with a `sign` of -1 take it back."""
+        for key, amount in without.items():
+            self._without_pods[key] += sign * amount
+            if not self._without_pods[key]:
+                del self._without_pods[key]
 
     def take(self, changes: Changes) -> bool:
         """Take queues, Cohorts and AdmissionChecks that came, changed or went; tell whether any did."""
@@ -131,13 +139,12 @@ class QuotaBook:
             for quota in cohort.quota:
                 self._nominal[quota.flavor, quota.resource] += quota.nominal
 
-    def quotas(self, changes: Changes, topology: TopologyLedger, without: Counter[tuple[str, str]]) -> Quotas:
+    def quotas(self, changes: Changes, topology: TopologyLedger) -> Quotas:
         """Return all that is told of quota.
 
         Args:
             changes: tells what was not read: nothing is told that would need it.
             topology: knows what the nodes of each flavor offer.
-            without: what `without_pods` found in all components.
 
         """
         found = Quotas() if CLUSTER_QUEUES in changes.unread else self._quotas
@@ -148,7 +155,7 @@ class QuotaBook:
             reserved=found.reserved,
             used=found.used,
             borrowed=found.borrowed,
-            without_pods=+without if not changes.unread.keys() & {"pods", WORKLOADS} else None,
+            without_pods=None if changes.unread.keys() & {"pods", WORKLOADS} else dict(self._without_pods),
             unbacked=self._unbacked(topology, changes.unreadable.get(CHECKS, ())) if backing else None,
         )
 

@@ -62,7 +62,9 @@ class TopologyLedger:
         """Take flavors and Topologies that came, changed or went."""
         follow(self._flavors, changes.flavors)
         follow(self._topologies, changes.topologies)
-        self._redefined |= bool(changes.flavors or changes.topologies)
+        # A write that says the same, as when a list is read again, is no reason to begin anew.
+        news = [old != new for old, new in changes.flavors], [old != new for old, new in changes.topologies]
+        self._redefined |= any(map(any, news))
         known = changes.tells(FLAVORS, TOPOLOGIES)
         if self._redefined or known != self._known:
             self._known = known
@@ -115,7 +117,7 @@ class TopologyLedger:
         if node and is_gpu_node:
             selected = tuple(flavor.name for flavor in self._flavors.values() if selects(flavor, node))
             offered = tuple(sorted(node.allocatable.items()))
-            self._offers[name] = self._share(selected), self._share(offered)
+            self._offers[name] = self._share((selected, offered))
             for flavor in selected:
                 self._allocatable[flavor].update(dict(offered))
         for flavor, domains in self._domains.items():
@@ -132,9 +134,9 @@ class TopologyLedger:
         values = tuple(None if labels is None else labels.get(level) for level in layout.levels)
         # The levels of the option are for any flavor, or for none.
         tolerant = [self._flavors[name].tolerations for name in ([layout.flavor] if layout.flavor else selected)]
-        able = None not in values and takes_pods(
-            node, self._nodes.tolerating, chain(self._rules.tolerated_taints, *tolerant)
-        )
+        # Kueue leaves out a node that lacks any level; without it a node is as good as the labels that it has.
+        seen = None not in values or not layout.flavor
+        able = seen and takes_pods(node, self._nodes.tolerating, chain(self._rules.tolerated_taints, *tolerant))
         having = tuple((resource, amount) for resource, amount in node.capacity.items() if amount)
         others = (self._flavors[name] for name in selected if name != layout.flavor) if layout.flavor else ()
         return NodePart(
