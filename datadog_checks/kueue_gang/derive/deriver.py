@@ -140,8 +140,9 @@ class Deriver:
         if self._picture is None or seen_anew or dirty or removed or moved:
             dirty |= self._settle(changes.scheduler)
             for component in dirty.values():
+                before = () if id(component) in reclassify else component.drawn.views
                 stale |= self._withdraw(component)
-                fresh |= self._draw(component, now)
+                fresh |= self._draw(component, now, before)
             self._forget(stale - fresh)
             # What the scheduler holds for waiters is known by now.
             self._rooms.refresh((), self._ledger.allocated, now)
@@ -365,7 +366,7 @@ class Deriver:
                 changed[id(component)] = component
         return changed
 
-    def _draw(self, component: Component, now: float) -> set[Key]:
+    def _draw(self, component: Component, now: float, before: tuple[GangView, ...]) -> set[Key]:
         """Tell what is to be told of a component; return the gangs that are remembered for it."""
         if component.found is None:
             return set()
@@ -373,7 +374,7 @@ class Deriver:
             Candidate(gang, *settled) for gang, settled in zip(component.found.gangs, component.settled, strict=True)
         ]
         memory = Memory(self._at, self._complete, self._attention)
-        drawn = component.drawn = draw(component.found, candidates, self._context, memory, now)
+        drawn = component.drawn = draw(component.found, candidates, self._context, memory, now, before)
         self._drawn[id(component)] = component
         self._gpus.add(drawn.gpus)
         self._judge.add(drawn.waits)

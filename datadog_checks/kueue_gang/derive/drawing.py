@@ -119,7 +119,14 @@ def classes_of(gang: Gang, context: Context, now: float, known: Mapping[Key, tup
     ]
 
 
-def draw(found: Membership, settled: list[Candidate], context: Context, memory: Memory, now: float) -> Drawn:
+def draw(
+    found: Membership,
+    settled: list[Candidate],
+    context: Context,
+    memory: Memory,
+    now: float,
+    before: Iterable[GangView] = (),
+) -> Drawn:
     """Draw a component.
 
     Args:
@@ -128,9 +135,10 @@ def draw(found: Membership, settled: list[Candidate], context: Context, memory: 
         context: what it is seen against.
         memory: what was remembered of its gangs.
         now: the cluster's time.
+        before: what was told of its gangs, where its nodes are the same.
 
     """
-    drawing = _Drawing(context, memory, now)
+    drawing = _Drawing(context, memory, now, {view.key: view.placement for view in before})
     for candidate in settled:
         drawing.gang(candidate)
     drawing.outsiders(found.outsiders)
@@ -139,8 +147,9 @@ def draw(found: Membership, settled: list[Candidate], context: Context, memory: 
 
 
 class _Drawing:
-    def __init__(self, context: Context, memory: Memory, now: float) -> None:
+    def __init__(self, context: Context, memory: Memory, now: float, lay: Mapping[Key, Placement | None]) -> None:
         self.context, self.rules, self.before, self.now = context, context.rules, memory, now
+        self.lay = lay
         self.views: list[GangView] = []
         self.waits: list[Wait] = []
         self.gpus = Gpus()
@@ -222,7 +231,7 @@ class _Drawing:
             self.gpus.reserved[queue, resource] += amount
         reasons = tuple(unguarded(gang, self.context.schedulers, workloads_known=self.context.workloads_known))
         began = since(state, shape, self.context.nodes or {}) if state else None
-        placement = place(shape, self.context.nodes or {}, self.context.places)
+        placement = place(shape, self.context.nodes or {}, self.context.places, self.lay.get(gang.key))
         self._count_unobservable(shape, counted_waits=counted_waits)
         self.views.append(
             GangView(

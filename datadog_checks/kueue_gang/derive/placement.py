@@ -84,7 +84,8 @@ class Placement:
     `verdict` is '' where the gang asks for no place; `level` is then '' too. `topology`, `flavor` and `levels` are
     those of the podset that was judged; '' for the levels of the option. `domains` are (level, domains spanned, most
     members in one) of the levels at which every member can be seen. `outside` counts the members that run elsewhere
-    than Kueue assigned them. `pods` are the members that lie in this layout; empty where they lie in several.
+    than Kueue assigned them. `pods` are the members that lie in this layout; empty where they lie in several. `asked`
+    are the podsets of the gang's Workload.
     """
 
     topology: str
@@ -95,6 +96,7 @@ class Placement:
     outside: int
     levels: tuple[str, ...]
     pods: tuple[Pod, ...] = field(compare=False, repr=False)
+    asked: tuple[PodSet, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(slots=True)
@@ -111,8 +113,16 @@ class _Part:
         return self.podset.request if self.podset else None
 
 
-def place(shape: Shape, nodes: Mapping[str, Node], places: Places) -> Placement | None:
-    """Return where the placed members of a gang lie; None where it has none, or where there is no topology for them."""
+def place(
+    shape: Shape, nodes: Mapping[str, Node], places: Places, before: Placement | None = None
+) -> Placement | None:  # fmt: skip
+    """Return where the placed members of a gang lie; None where it has none, or where there is no topology for them.
+
+    `before` is what was returned for it when nodes and places were the same: where its members lie as they did, that
+    is the answer, and it is for nearly all gangs that change.
+    """
+    if before is not None and _lies_as(before, shape):
+        return before
     parts = [] if places is NOWHERE else _parts(shape, nodes, places)
     if not parts:
         return None
@@ -141,6 +151,17 @@ def place(shape: Shape, nodes: Mapping[str, Node], places: Places) -> Placement 
         outside=sum(_outside(part) for part in parts),
         levels=layout.levels if layout else (),
         pods=tuple(pod for part in parts for pod in part.pods) if alike and layout else (),
+        asked=shape.gang.workload.podsets if shape.gang.workload else (),
+    )
+
+
+def _lies_as(before: Placement, shape: Shape) -> bool:
+    """Tell whether members lie where they lay; those of several podsets are not in the order in which they were."""
+    if len(before.asked) > 1 or before.asked is not (shape.gang.workload.podsets if shape.gang.workload else ()):
+        return False
+    pods = [pod for pod in shape.pods(PLACED) if pod.spec.gpus]
+    return len(pods) == len(before.pods) and all(
+        one.node == other.node and one.spec is other.spec for one, other in zip(pods, before.pods, strict=True)
     )
 
 
