@@ -34,6 +34,9 @@ _TERMINATING = frozenset({"terminating"})
 _NO_CONDITION = Condition(None, "", "", None)
 #: Reasons of a ClusterQueue's condition Active that say that somebody stopped it; others say that it is set up wrongly.
 _STOPPED = frozenset({"Stopped", "Terminating", "Ready", "Unknown", ""})
+#: What Kueue says of a queue that is held back, and of one that is not there.
+_HELD = ("is inactive", "is stopped")
+_MISSING = ("doesn't exist", "not found", "is terminating or missing")
 _MISFIT = re.compile(r"topology \"(?P<name>[^\"]*)\" (allows to fit|doesn't allow to fit)", re.ASCII)
 _FILTER = re.compile(r"\d+/\d+ nodes are available:", re.ASCII)
 _PIECES = re.compile(r"[,.:]\s+", re.ASCII)
@@ -179,7 +182,7 @@ def _queue_signs(workload: Workload, kueue: Kueue, now: float) -> Iterator[str]:
     if reserved.status is True and not workload.is_true("Evicted"):
         yield from _check_signs(workload, kueue)
         return
-    yield from _queue_object_signs(workload, kueue)
+    yield from _queue_object_signs(workload, kueue, reserved)
     for name, test in _BY_CONDITION:
         if test(reserved):
             yield name
@@ -189,9 +192,9 @@ def _queue_signs(workload: Workload, kueue: Kueue, now: float) -> Iterator[str]:
 
 
 _BY_CONDITION: tuple[tuple[str, Callable[[Condition], bool]], ...] = (
-    ("suspended", lambda found: found.reason in {"Suspended", "Deactivated", "OnHold"}),
+    ("suspended", lambda found: found.reason in {"Deactivated", "OnHold"}),
     ("misconfigured", lambda found: found.reason in {"Misconfigured", "NoMatchingFlavor"}),
-    ("misconfigured", lambda found: "doesn't exist" in found.message or "not found" in found.message),
+    ("misconfigured", lambda found: any(words in found.message for words in _MISSING)),
     ("exceeds_quota", lambda found: found.reason == "ExceedsMaxQuota"),
     # With several flavors one may be too small for ever and another only in use now.
     (
@@ -208,7 +211,7 @@ _BY_CONDITION: tuple[tuple[str, Callable[[Condition], bool]], ...] = (
 )
 
 
-def _queue_object_signs(workload: Workload, kueue: Kueue) -> Iterator[str]:
+def _queue_object_signs(workload: Workload, kueue: Kueue, reserved: Condition) -> Iterator[str]:
     local = kueue.local_queues.get((workload.namespace, workload.queue))
     if local is None and "localqueues" in kueue.known:
         yield "misconfigured"
@@ -219,8 +222,9 @@ def _queue_object_signs(workload: Workload, kueue: Kueue) -> Iterator[str]:
         yield "suspended"
     inactive = queue.active if queue and queue.active and queue.active.status is False else None
     if inactive and inactive.reason not in _STOPPED:
+        # Kueue calls such a queue inactive and the Workload suspended, as it does of one that somebody stopped.
         yield "misconfigured"
-    elif "is inactive" in workload.conditions.get("QuotaReserved", _NO_CONDITION).message:
+    elif reserved.reason == "Suspended" or any(words in reserved.message for words in _HELD):
         yield "suspended"
 
 
