@@ -21,7 +21,7 @@ from datadog_checks.kueue_gang.derive.asks import Alternatives, requested, unpla
 from datadog_checks.kueue_gang.derive.fit import LATER, SOON, Fleet
 from datadog_checks.kueue_gang.derive.kueue import Kueue
 from datadog_checks.kueue_gang.derive.labels import would_fit_labelled
-from datadog_checks.kueue_gang.derive.members import PLACED
+from datadog_checks.kueue_gang.derive.members import GROUP, PERMIT_REJECTION, PLACED, PREFILTER, families
 from datadog_checks.kueue_gang.derive.states import Shape
 from datadog_checks.kueue_gang.facts.fields import Condition
 from datadog_checks.kueue_gang.facts.pods import Pod
@@ -31,6 +31,7 @@ from datadog_checks.kueue_gang.facts.workloads import Workload
 UNBLOCKED = frozenset({"running", "finishing", "stopping", "orphan"})
 
 _TERMINATING = frozenset({"terminating"})
+_TURNED_AWAY = frozenset({"unschedulable", "rejected"})
 _NO_CONDITION = Condition(None, "", "", None)
 #: Reasons of a ClusterQueue's condition Active that say that somebody stopped it; others say that it is set up wrongly.
 _STOPPED = frozenset({"Stopped", "Terminating", "Ready", "Unknown", ""})
@@ -251,7 +252,7 @@ def _pod_signs(shape: Shape) -> Iterator[str]:
     if shape.missing:
         yield "missing_pods"
     waiting = [name for name in shape.classes if name not in PLACED | {"succeeded", "failed", "terminating"}]
-    if any(_names_another_reason(pod) for pod in shape.pods(frozenset({"unschedulable"}))):
+    if any(_names_another_reason(pod) for pod in shape.pods(_TURNED_AWAY)):
         yield "unschedulable"
     if waiting and all(name == "waiting_permit" for name in waiting):
         yield "permit"
@@ -265,17 +266,21 @@ def _for_gpus(text: str, pod: Pod) -> bool:
 
 
 def _turned_away(pod: Pod, name: str) -> bool:
-    return name in {"rejected", "waiting_possible"} or (
-        name == "unschedulable" and pod.failure is not None and _for_gpus(pod.failure, pod)
-    )
+    """Tell whether a member was last turned away with its gang or for too few GPUs, and not for something else."""
+    if name in {"rejected", "unschedulable"} and _for_gpus(pod.failure or "", pod):
+        return True
+    return name == "waiting_possible" or (name == "rejected" and not _names_another_reason(pod))
 
 
 def _names_another_reason(pod: Pod) -> bool:
-    """Tell whether a scheduler's text names a reason other than too few GPUs."""
+    """Tell whether a scheduler's text names a reason other than too few GPUs, and other than the pod's gang."""
+    found = families(pod.failure or "")
+    if found & GROUP and ("postfilter_trigger" not in found or found & (PERMIT_REJECTION | PREFILTER)):
+        return False
     text = (pod.failure or "").partition("preemption:")[0]
     match = _FILTER.search(text)
     if match is None:
-        return bool(text.strip())
+        return bool(text.strip()) and not found & GROUP
     reasons = [piece for piece in _PIECES.split(text[match.end() :]) if piece[:1].isdigit()]
     reasons += [piece for piece in [text[match.end() :].strip()] if not reasons and piece]
     return any(not _for_gpus(reason, pod) for reason in reasons)
