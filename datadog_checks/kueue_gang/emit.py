@@ -95,7 +95,7 @@ def _sample(name: str, value: float, *tags: str) -> Sample:
     return Sample(OWN[name], value, tags)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def _tag(key: str, value: str) -> str:
     return f"{key}:{value[:MAX_TAG]}"
 

@@ -380,7 +380,6 @@ def test_after_each_event_the_picture_is_that_of_the_cluster(part: int):
     live()
 
 
-@pytest.mark.xfail(strict=True, reason="Deriver.apply() draws no picture of a cluster in which nothing is dirty")
 @pytest.mark.parametrize("unread", [{}, {"pods": "forbidden"}])
 def test_a_cluster_without_pods_is_known(unread: dict[str, str]):
     """A cluster in which there is nothing was read all the same; when its pods cannot be read, that is known too."""

@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
                 last = replace(picture)
             near = _near(last, deriver, options)
             if options.json:
-                _show(as_json(last, reading, near))
+                _show(as_json(last, reading, near, members=options.gang is not None))
             else:
                 view = View(coloured(sys.stdout), width(sys.stdout), rules.namespaces)
                 shown = (
@@ -374,14 +374,14 @@ def _unseen(picture: Picture, unseen: Sequence[str], paint: Callable[[str, str],
     return ["", *(paint(YELLOW, line) for line in lines)] if lines else []
 
 
-def as_json(picture: Picture, reading: Reading, near: Sequence[CloseUp] = ()) -> str:
+def as_json(picture: Picture, reading: Reading, near: Sequence[CloseUp], *, members: bool) -> str:
     """Return the picture as JSON: gangs, gpus, unobservable, sources; of the gangs those that are seen from near."""
     details = {one.view.key: one for one in near}
     return json.dumps(
         {
             "now": picture.now,
             "gangs": [
-                {**_gang_json(view, picture), **gang.as_json(details[view.key])}
+                {**_gang_json(view, picture), **gang.as_json(details[view.key], members=members)}
                 for view in sorted(picture.gangs, key=_rank)
                 if view.key in details
             ],

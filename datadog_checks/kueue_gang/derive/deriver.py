@@ -100,7 +100,8 @@ class Deriver:
         self._unobservable: Counter[tuple[str, str]] = Counter()
         self._hidden: Counter[frozenset[str]] = Counter()
         self._due: list[tuple[float, int]] = []
-        self._picture = Picture(now=memory.at)
+        #: None until the first reading: also a cluster in which there is nothing was read.
+        self._picture: Picture | None = None
 
     def apply(self, changes: Changes, now: float) -> Picture:
         """Take changes and return the picture at `now`."""
@@ -109,7 +110,8 @@ class Deriver:
         # What nodes, time or context change may change the class of members that are the same.
         reclassify = self._on_nodes(moved_nodes) | self._overdue(now)
         # A clock that went back makes what was drawn for a later time unfounded.
-        if self._take_context(changes) or now < self._at:
+        seen_anew = self._take_context(changes) or now < self._at
+        if seen_anew:
             reclassify = {id(component): component for component in self._components}
         for component in reclassify.values():
             component.found = None
@@ -127,7 +129,8 @@ class Deriver:
             stale |= self._withdraw(component)
         for component in dirty.values():
             self._sort(component, now)
-        if dirty or removed or nodes_changed or count_changed or room != self._rooms.fleet.version:
+        moved = room != self._rooms.fleet.version or nodes_changed or count_changed
+        if self._picture is None or seen_anew or dirty or removed or moved:
             dirty |= self._settle(changes.scheduler)
             for component in dirty.values():
                 stale |= self._withdraw(component)
@@ -150,7 +153,7 @@ class Deriver:
 
     def seen(self) -> Seen:
         """Return the cluster as it was last seen, from which gangs are shown from near; until the next `apply`."""
-        seen = Seen(self._picture, self._context.kueue, self._rooms.fleet)
+        seen = Seen(self._picture or Picture(now=self._at), self._context.kueue, self._rooms.fleet)
         for component in self._components:
             for gang, (classes, _) in zip(
                 component.found.gangs if component.found else (), component.settled, strict=True

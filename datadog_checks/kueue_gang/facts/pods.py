@@ -14,10 +14,12 @@ that one tells whether Permit waits can be seen (they can from Kubernetes 1.35 o
 """
 
 import re
+from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 from datadog_checks.kueue_gang.facts.constraints import ANYWHERE, Constraint, constraint
 from datadog_checks.kueue_gang.facts.fields import (
@@ -82,7 +84,7 @@ class Toleration:
     effect: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class PodSpec:
     """What pods of one template share: effective GPU units, schedulerName, tolerations, signs of Ray and elasticity."""
 
@@ -93,7 +95,7 @@ class PodSpec:
     elastic: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Ties:
     """Every group that a pod names; empty strings where it names none.
 
@@ -255,8 +257,8 @@ class PodReducer:
         self._gpus = gpus
         self._digest = digest
         self._labels = labels
-        self._specs: dict[Any, PodSpec] = {}
-        self._ties: dict[Any, Ties] = {}
+        self._specs = _Shared[PodSpec]()
+        self._ties = _Shared[Ties]()
         self._times = Times()
 
     def __call__(self, obj: Json) -> Pod | None:
@@ -335,7 +337,7 @@ class PodReducer:
         )
         found = self._specs.get(key)
         if found is None:
-            found = _remember(self._specs, key, _spec(spec, self._gpus))
+            found = self._specs.remember(key, _spec(spec, self._gpus))
         return found
 
     def _ties_of(self, metadata: Json, labels: dict[str, str], spec: Json) -> Ties:
@@ -355,8 +357,7 @@ class PodReducer:
         )
         found = self._ties.get(key)
         if found is None:
-            found = _remember(
-                self._ties,
+            found = self._ties.remember(
                 key,
                 _ties(dict(named), dict(annotated), controller(metadata) if owner else None, spec, indexed=indexed),
             )
@@ -368,17 +369,25 @@ def reducer(gpus: GpuResources, labels: tuple[str, ...] = (), digest: Digest = r
     return PodReducer(gpus, labels, digest)
 
 
-#: Bound of each memory of shared records: well above the number of jobs of a large cluster.
-_MAX_SHARED = 100_000
-_Shared = TypeVar("_Shared", PodSpec, Ties)
+_Record = TypeVar("_Record", PodSpec, Ties)
 
 
-def _remember(shared: dict[Any, _Shared], key: object, value: _Shared) -> _Shared:
-    if len(shared) >= _MAX_SHARED:
-        # Jobs come and go. What the kept pods share they go on sharing, only new pods start a new record.
-        shared.clear()
-    shared[key] = value
-    return value
+class _Shared(WeakValueDictionary[Any, _Record]):
+    """Records by what they are made of, for as long as a pod has them: jobs come and go, each with its own.
+
+    The latest ones stay in any case. A pod that is not kept has none for long, and the next one is often its like.
+    """
+
+    LATEST = 256
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._latest: deque[_Record] = deque(maxlen=self.LATEST)
+
+    def remember(self, key: object, record: _Record) -> _Record:
+        self[key] = record
+        self._latest.append(record)
+        return record
 
 
 def _asked(containers: list[Json] | None) -> list[tuple[Any, ...]]:

@@ -54,7 +54,9 @@ class Table:
             self._before[name] = facts.get(own)
         if fact is not None:
             facts[own] = fact
-        elif facts.pop(own, None) is not None and not facts:
+        else:
+            facts.pop(own, None)
+        if not facts:
             del self._facts[namespace]
 
     def replace(self, facts: Facts) -> None:
