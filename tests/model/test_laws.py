@@ -362,6 +362,13 @@ def told(seen: Seen, rename: Callable[[str], str] = lambda name: name) -> dict[s
         "nodes": {name: repr(totals) for name, totals in (picture.nodes or {}).items()},
         "unobservable": {key: number for key, number in picture.unobservable.items() if number},
         "unknown": set(picture.gpus.unknown),
+        "blockers": {
+            (engine, rename(space), name): blocker
+            for (engine, space, name), blocker in picture.verdicts.blockers.items()
+        },
+        "blocked": {(queue(q), blocker): number for (q, blocker), number in picture.verdicts.blocked.items()},
+        "deadlocked": {(engine, rename(space), name) for engine, space, name in picture.verdicts.deadlocked},
+        "deadlocked_gpus": dict(picture.verdicts.deadlocked_gpus),
         # What is remembered longer than it matters is no difference.
         "attention": {
             (engine, rename(space), name)
