@@ -370,6 +370,13 @@ def told(seen: Seen, rename: Callable[[str], str] = lambda name: name) -> dict[s
             for view in picture.gangs
             if view.placement
         },
+        "blockers": {
+            (engine, rename(space), name): blocker
+            for (engine, space, name), blocker in picture.verdicts.blockers.items()
+        },
+        "blocked": {(queue(q), blocker): number for (q, blocker), number in picture.verdicts.blocked.items()},
+        "deadlocked": {(engine, rename(space), name) for engine, space, name in picture.verdicts.deadlocked},
+        "deadlocked_gpus": dict(picture.verdicts.deadlocked_gpus),
         # What is remembered longer than it matters is no difference.
         "attention": {
             (engine, rename(space), name)

@@ -22,7 +22,7 @@ from datadog_checks.kueue_gang.derive.fit import Fits
 from datadog_checks.kueue_gang.derive.fleet import LATER, SOON
 from datadog_checks.kueue_gang.derive.kueue import Kueue
 from datadog_checks.kueue_gang.derive.labels import would_fit_labelled
-from datadog_checks.kueue_gang.derive.members import PLACED
+from datadog_checks.kueue_gang.derive.members import GROUP, PERMIT_REJECTION, PLACED, PREFILTER, families
 from datadog_checks.kueue_gang.derive.states import Shape
 from datadog_checks.kueue_gang.facts.fields import Condition
 from datadog_checks.kueue_gang.facts.pods import Pod
@@ -32,9 +32,13 @@ from datadog_checks.kueue_gang.facts.workloads import Workload
 UNBLOCKED = frozenset({"running", "finishing", "stopping", "orphan"})
 
 _TERMINATING = frozenset({"terminating"})
+_TURNED_AWAY = frozenset({"unschedulable", "rejected"})
 _NO_CONDITION = Condition(None, "", "", None)
 #: Reasons of a ClusterQueue's condition Active that say that somebody stopped it; others say that it is set up wrongly.
 _STOPPED = frozenset({"Stopped", "Terminating", "Ready", "Unknown", ""})
+#: What Kueue says of a queue that is held back, and of one that is not there.
+_HELD = ("is inactive", "is stopped")
+_MISSING = ("doesn't exist", "not found", "is terminating or missing")
 _MISFIT = re.compile(r"topology \"(?P<name>[^\"]*)\" (allows to fit|doesn't allow to fit)", re.ASCII)
 _FILTER = re.compile(r"\d+/\d+ nodes are available:", re.ASCII)
 _PIECES = re.compile(r"[,.:]\s+", re.ASCII)
@@ -183,7 +187,7 @@ def _queue_signs(workload: Workload, kueue: Kueue, now: float) -> Iterator[str]:
     if reserved.status is True and not workload.is_true("Evicted"):
         yield from _check_signs(workload, kueue)
         return
-    yield from _queue_object_signs(workload, kueue)
+    yield from _queue_object_signs(workload, kueue, reserved)
     for name, test in _BY_CONDITION:
         if test(reserved):
             yield name
@@ -193,9 +197,9 @@ def _queue_signs(workload: Workload, kueue: Kueue, now: float) -> Iterator[str]:
 
 
 _BY_CONDITION: tuple[tuple[str, Callable[[Condition], bool]], ...] = (
-    ("suspended", lambda found: found.reason in {"Suspended", "Deactivated", "OnHold"}),
+    ("suspended", lambda found: found.reason in {"Deactivated", "OnHold"}),
     ("misconfigured", lambda found: found.reason in {"Misconfigured", "NoMatchingFlavor"}),
-    ("misconfigured", lambda found: "doesn't exist" in found.message or "not found" in found.message),
+    ("misconfigured", lambda found: any(words in found.message for words in _MISSING)),
     ("exceeds_quota", lambda found: found.reason == "ExceedsMaxQuota"),
     # With several flavors one may be too small for ever and another only in use now.
     (
@@ -212,7 +216,7 @@ _BY_CONDITION: tuple[tuple[str, Callable[[Condition], bool]], ...] = (
 )
 
 
-def _queue_object_signs(workload: Workload, kueue: Kueue) -> Iterator[str]:
+def _queue_object_signs(workload: Workload, kueue: Kueue, reserved: Condition) -> Iterator[str]:
     local = kueue.local_queues.get((workload.namespace, workload.queue))
     if local is None and "localqueues" in kueue.known:
         yield "misconfigured"
@@ -223,8 +227,9 @@ def _queue_object_signs(workload: Workload, kueue: Kueue) -> Iterator[str]:
         yield "suspended"
     inactive = queue.active if queue and queue.active and queue.active.status is False else None
     if inactive and inactive.reason not in _STOPPED:
+        # Kueue calls such a queue inactive and the Workload suspended, as it does of one that somebody stopped.
         yield "misconfigured"
-    elif "is inactive" in workload.conditions.get("QuotaReserved", _NO_CONDITION).message:
+    elif reserved.reason == "Suspended" or any(words in reserved.message for words in _HELD):
         yield "suspended"
 
 
@@ -251,7 +256,7 @@ def _pod_signs(shape: Shape) -> Iterator[str]:
     if shape.missing:
         yield "missing_pods"
     waiting = [name for name in shape.classes if name not in PLACED | {"succeeded", "failed", "terminating"}]
-    if any(_names_another_reason(pod) for pod in shape.pods(frozenset({"unschedulable"}))):
+    if any(_names_another_reason(pod) for pod in shape.pods(_TURNED_AWAY)):
         yield "unschedulable"
     if waiting and all(name == "waiting_permit" for name in waiting):
         yield "permit"
@@ -265,17 +270,21 @@ def _for_gpus(text: str, pod: Pod) -> bool:
 
 
 def _turned_away(pod: Pod, name: str) -> bool:
-    return name in {"rejected", "waiting_possible"} or (
-        name == "unschedulable" and pod.failure is not None and _for_gpus(pod.failure, pod)
-    )
+    """Tell whether a member was last turned away with its gang or for too few GPUs, and not for something else."""
+    if name in {"rejected", "unschedulable"} and _for_gpus(pod.failure or "", pod):
+        return True
+    return name == "waiting_possible" or (name == "rejected" and not _names_another_reason(pod))
 
 
 def _names_another_reason(pod: Pod) -> bool:
-    """Tell whether a scheduler's text names a reason other than too few GPUs."""
+    """Tell whether a scheduler's text names a reason other than too few GPUs, and other than the pod's gang."""
+    found = families(pod.failure or "")
+    if found & GROUP and ("postfilter_trigger" not in found or found & (PERMIT_REJECTION | PREFILTER)):
+        return False
     text = (pod.failure or "").partition("preemption:")[0]
     match = _FILTER.search(text)
     if match is None:
-        return bool(text.strip())
+        return bool(text.strip()) and not found & GROUP
     reasons = [piece for piece in _PIECES.split(text[match.end() :]) if piece[:1].isdigit()]
     reasons += [piece for piece in [text[match.end() :].strip()] if not reasons and piece]
     return any(not _for_gpus(reason, pod) for reason in reasons)

@@ -58,10 +58,10 @@ _FAMILIES = {
 _PATTERNS = tuple((name, re.compile(pattern, re.ASCII)) for name, pattern in _FAMILIES.items())
 
 PERMIT_REJECTION = frozenset({"permit_timeout", "unreserve", "postfilter_sibling"})
-_PREFILTER = frozenset({"missing_members", "gated_members", "backoff", "min_resources", "podgroup_missing"})
-_GROUP = PERMIT_REJECTION | _PREFILTER | {"postfilter_trigger", "native", "native_preempting"}
+PREFILTER = frozenset({"missing_members", "gated_members", "backoff", "min_resources", "podgroup_missing"})
+GROUP = PERMIT_REJECTION | PREFILTER | {"postfilter_trigger", "native", "native_preempting"}
 _VICTIMS_GOING = frozenset({"victims_going", "native_preempting"})
-_OLDER_THAN_NOMINATION = _PREFILTER | {"preemption_in_vain"}
+_OLDER_THAN_NOMINATION = PREFILTER | {"preemption_in_vain"}
 
 Families = frozenset[str]
 _NONE: Families = frozenset()
@@ -139,11 +139,11 @@ _UNBOUND: tuple[tuple[str, Callable[[Pod, bool, bool, Families], bool]], ...] = 
             bool(found & PERMIT_REJECTION) or (nominated and "preemption_refused" in found)
         ),
     ),
-    ("rejected", lambda _pod, _nominated, _failed, found: bool(found & _GROUP)),
+    ("rejected", lambda _pod, _nominated, _failed, found: bool(found & GROUP)),
     ("unschedulable", lambda _pod, _nominated, failed, _found: failed),
     ("new", lambda _pod, _nominated, _failed, _found: True),
 )
 
 
 def _by_preemption(found: Families) -> bool:
-    return bool(found & _VICTIMS_GOING) or ("filter" in found and not found & (_GROUP | {"preemption"}))
+    return bool(found & _VICTIMS_GOING) or ("filter" in found and not found & (GROUP | {"preemption"}))

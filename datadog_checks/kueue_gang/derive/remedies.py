@@ -35,6 +35,10 @@ _MORE_NEEDED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+),
 _MAXIMUM = re.compile(
     r"insufficient quota for (\S+) in flavor (\S+), .*?\((\d+)\) \+ .*?\((\d+)\) > maximum capacity \((\d+)\)", re.ASCII
 )
+#: The same before Kueue 0.15.
+_OLD_MAXIMUM = re.compile(
+    r"insufficient quota for (\S+) in flavor (\S+), request > maximum capacity \((\d+) > (\d+)\)", re.ASCII
+)
 
 
 class Step(NamedTuple):
@@ -169,6 +173,7 @@ def _quota(plight: Plight, fits: Fits) -> Iterator[Step]:
     reads: tuple[tuple[re.Pattern[str], Callable[[tuple[int, ...]], int]], ...] = (
         (_MORE_NEEDED, lambda numbers: numbers[0]),
         (_MAXIMUM, lambda numbers: numbers[0] + numbers[1] - numbers[2]),
+        (_OLD_MAXIMUM, lambda numbers: numbers[0] - numbers[1]),
     )
     for pattern, more in reads:
         for resource, flavor, *numbers in pattern.findall(condition.message):
