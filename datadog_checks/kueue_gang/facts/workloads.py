@@ -208,7 +208,10 @@ def _podset(podset: Json, assigned: dict[str, Json], reclaimed: dict[str, int], 
         tolerations=tolerations(pod_spec),
         request=request(mapping(podset, "topologyRequest")),
         flavors=tuple(
-            (resource, flavor) for resource, flavor in sorted(strings(given, "flavors").items()) if resource in gpus
+            (resource, text(flavors, resource))
+            for flavors in [strings(given, "flavors")]
+            for resource in sorted(flavors)
+            if resource in gpus
         ),
         assignment=assignment(mapping(given, "topologyAssignment")),
     )
