@@ -61,10 +61,12 @@ _ORDER = (
 assert set(_ORDER) == set(STATES_SENT)  # noqa: S101 - a state that was forgotten here would vanish from the table
 
 #: MEMBERS comes last: one long cell of it would push the others out of sight.
-_COLUMNS = ("NAMESPACE", "GANG", "ENGINE", "QUEUE", "STATE", "UP", "HELD", "IDLE", "AGE", "BLOCKER", "MEMBERS")
+_COLUMNS = (
+    "NAMESPACE", "GANG", "ENGINE", "QUEUE", "STATE", "UP", "HELD", "IDLE", "AGE", "BLOCKER", "PLACEMENT", "MEMBERS",
+)  # fmt: skip
 _RIGHT = {"UP", "HELD", "IDLE", "AGE"}
 #: Columns that a narrow terminal does without, in this order.
-_DROPPED: Final = ("ENGINE", "QUEUE", "AGE")
+_DROPPED: Final = ("ENGINE", "QUEUE", "PLACEMENT", "AGE")
 #: Characters of MEMBERS for which a column is dropped.
 _MEMBERS_WANTED: Final = 24
 #: Columns that are shortened when that is not enough, in this order, and the characters that are left of them at least.
@@ -328,6 +330,7 @@ def _cells(gang: GangView, picture: Picture) -> tuple[str, ...]:
         _amounts(gang.idle),
         age(None if gang.since is None else now - gang.since),
         f"{blocker}, deadlock" if gang.key in verdicts.deadlocked else blocker,
+        (gang.placement.verdict if gang.placement else "") or "-",
         ", ".join(f"{number} {name}" for name, number in sorted(others)) or "-",
     )
 

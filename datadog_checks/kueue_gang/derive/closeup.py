@@ -8,7 +8,7 @@ has placed before one that pulls its image. It is what a person looks at first.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -48,7 +48,10 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CloseUp:
-    """A gang with its members, the member that it waits for, and the steps that would let it run, cheapest first."""
+    """A gang with its members, the member that it waits for, and the steps that would let it run, cheapest first.
+
+    `needed` are the fewest domains of each level that could hold its placed members.
+    """
 
     view: GangView
     blocker: str | None
@@ -56,6 +59,7 @@ class CloseUp:
     members: tuple[Member, ...]
     laggard: Member | None
     steps: tuple[Step, ...]
+    needed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -83,7 +87,8 @@ class Seen:
             plight = Plight(view.key, view.name, blocker, asks, gang.workload, queue, self._tenants())
             found = self._steps(plight, most)
         members = members_of(zip(gang.members, classes, strict=True))
-        return CloseUp(view, blocker, view.key in verdicts.deadlocked, members, laggard(members), found)
+        needed = self.picture.needed(view.placement) if view.placement else {}
+        return CloseUp(view, blocker, view.key in verdicts.deadlocked, members, laggard(members), found, needed)
 
     def _steps(self, plight: Plight, most: int | None) -> tuple[Step, ...]:
         """Find the steps; gangs that hold nothing and ask for the same have the same, unless their objects say more."""
