@@ -10,6 +10,7 @@ it has a row for each.
 
 from typing import Final, NamedTuple, get_args
 
+from datadog_checks.kueue_gang.derive.blockers import NAMES as BLOCKERS
 from datadog_checks.kueue_gang.derive.gpus import BUSY, IDLE, OTHER
 from datadog_checks.kueue_gang.derive.members import CLASSES
 from datadog_checks.kueue_gang.derive.membership import JOB, KUEUE
@@ -43,6 +44,7 @@ TAGS: Final = (
     Tag("kueue_cluster_queue", (), "ClusterQueue, `none` where there is no Workload"),
     Tag("gang_engine", _words(*(engine.name for engine in ENGINES), KUEUE, JOB, NONE), "what makes the pods a gang"),
     Tag("gang_state", STATES_SENT, "state of the gang, see [model.md](model.md)"),
+    Tag("blocker", BLOCKERS, "what keeps the gang from running, see [blockers.md](blockers.md)"),
     Tag("member_state", (*CLASSES, "missing"), "class of the member, see [model.md](model.md)"),
     Tag("gpu_resource", (), "resource name of the GPU, such as nvidia.com/gpu"),
     Tag("gpu_use", (BUSY, IDLE, OTHER), "whether the GPU works, is held in vain, or is held by no gang"),

@@ -3,9 +3,9 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """Gangs that hold each other's GPUs.
 
-The rule: of the incomplete gangs that hold GPUs (placed or certainly reserved) and of which no pod is missing, each that
-fits into free GPUs plus what terminating pods will give is released in turn. Of what is left, a gang that would fit if
-another of the rest gave back what it holds is deadlocked.
+The rule: of the incomplete gangs that hold GPUs (placed or certainly reserved) and of which no pod is missing, each
+that fits into free GPUs plus what terminating pods will give is released in turn. Of what is left, a gang that would
+fit if another of the rest gave back what it holds is deadlocked.
 """
 
 import pytest
