@@ -4,8 +4,8 @@
 """What a gang still has to place: from its pods where they exist, from its Workload before.
 
 Only as many members count as the gang needs; of unequal ones the smallest, so that "does not fit" is said of no gang
-that could run. A member that waits in Permit has its place, which is reserved, and is not to be placed again. Where the API
-does not tell that place (only the scheduler's count says that it waits), it has to fit beside the others.
+that could run. A member that waits in Permit has its place, which is reserved, and is not to be placed again. Where the
+API does not tell that place (only the scheduler's count says that it waits), it has to fit beside the others.
 """
 
 from collections import Counter
