@@ -174,6 +174,19 @@ EXAMPLES: Final[dict[str, Callable[[], list[Json]]]] = {
 }
 
 
+def _deadlock() -> list[Json]:
+    """Return two gangs of which each holds what the other needs."""
+    objects = _nodes(2)
+    for name, where in ((NAME, "n0"), ("eval", "n1")):
+        tie = build.of_group(name)
+        objects += [
+            build.pod_group(name, 2),
+            build.ready(f"{name}-0", tie, where),
+            build.unscheduled(f"{name}-1", tie, build.NO_GPU),
+        ]
+    return objects
+
+
 def shown(*objects: Json, name: str = NAME) -> Shown:
     """Return what the commands see in a cluster with these objects."""
     rules = Rules()
@@ -183,12 +196,17 @@ def shown(*objects: Json, name: str = NAME) -> Shown:
     return Shown(picture, deriver.seen().close_up(view))
 
 
-def example(blocker: str) -> list[str]:
-    """Return the lines of a document that show a blocker: the row of the table, and what would let the gang run."""
-    picture, near = shown(*EXAMPLES[blocker]())
+#: What the document shows.
+PARTS: Final = {**EXAMPLES, "deadlock": _deadlock}
+
+
+def example(name: str) -> list[str]:
+    """Return the lines of a document that show a blocker, or a deadlock: the row of the table, and what would help."""
+    picture, near = shown(*PARTS[name]())
     table = status.table(picture, (), status.View()).splitlines()
     heading, *rows = table[table.index("") + 1 :]
     (row,) = (row for row in rows if row.split()[1:2] == [NAME])
     steps = [line.strip() for line in gang.text([near], picture.now, colour=False, width=None).splitlines()]
+    # Where nothing helps the text says so, and the document says nothing.
     unblock = [line for line in steps if line.startswith("to unblock: ") and near.steps]
     return ["```text", heading, row, *(["", *unblock] if unblock else []), "```"]

@@ -1,7 +1,7 @@
 # (C) datadog-kueue-gang contributors 2026-present
 # All rights reserved
 # Licensed under a 3-clause BSD style license (see LICENSE)
-"""metadata.csv, and what is made in the docs: tables from the catalog of metrics, and the output of the demo.
+"""metadata.csv, and what is made in the docs: tables of metrics, the output of the demo, examples of blockers.
 
     python -m lab.metadata [--check]
 
@@ -20,11 +20,12 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from datadog_checks.kueue_gang.catalog import ALL, GANG_TAGS, OWN, PREFIX, QUEUE_TAGS, SCRAPED, Metric
-from lab import demo
+from lab import blockers, demo
 from lab.cost import ASSUMPTIONS, LARGE, cost
 from lab.replay import ReplayServer
 from lab.scenarios import side_by_side
@@ -209,6 +210,7 @@ def _rounded(number: int) -> str:
 #: File -> its made parts by name.
 DOCUMENTS: Final[Mapping[str, Mapping[str, Callable[[], list[str]]]]] = {
     "README.md": {"demo": demo_screen, "metrics": own_brief, "cost": cost_brief},
+    "docs/blockers.md": {name: partial(blockers.example, name) for name in blockers.PARTS},
     "docs/metrics.md": {"own": own_full, "scraped": scraped_full, "tags": tag_values, "cost": cost_full},
 }
 

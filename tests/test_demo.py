@@ -120,8 +120,9 @@ def test_all_truths_are_kept_side_by_side() -> None:
         assert {gang["name"] for gang in scenario(name).truth["gangs"]} <= names
 
 
-def test_what_is_served_can_be_read_by_status(capsys: pytest.CaptureFixture) -> None:
+def test_what_is_served_can_be_read_by_status(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """--serve says how to point the command at it, keeps the server up, and ends with Ctrl-C."""
+    monkeypatch.delenv("COLUMNS", raising=False)
     command = [sys.executable, "-m", "lab.demo", "--serve"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as process:

@@ -21,6 +21,7 @@ from datadog_checks.kueue_gang.catalog import (
     SCRAPED,
     Metric,
 )
+from datadog_checks.kueue_gang.derive.blockers import NAMES as BLOCKERS
 from datadog_checks.kueue_gang.sources import kueue_metrics
 from lab import demo, metadata
 from lab.cost import Size, cost
@@ -133,6 +134,17 @@ def fixture_made() -> dict[Path, str]:
 def test_made_files_are_up_to_date(name: str, made: dict[Path, str]) -> None:
     """`make metadata` would change nothing."""
     assert (ROOT / name).read_text() == made[ROOT / name], "run: make metadata"
+
+
+def test_each_blocker_has_a_section() -> None:
+    """docs/blockers.md has the blockers in the order in which they are tried, each with the line of the table."""
+    text = (ROOT / "docs" / "blockers.md").read_text()
+    sections = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
+    assert tuple(sections[::2]) == (*BLOCKERS, "Deadlock")
+    for name, section in zip(BLOCKERS, sections[1::2], strict=False):
+        (row,) = re.findall(r"^team +train .*$", section, re.MULTILINE)
+        assert name in row.split()
+    assert text.count("to unblock: ") >= len(("label", "uncordon", "remove", "raise", "free", "touch"))
 
 
 def test_a_line_a_metric() -> None:

@@ -5,6 +5,8 @@
 
 Each moment is a new check. Only what was sent is read, never an object of the check.
 
+What blocks each gang is in some truth files; of other recordings it is worked out here by hand, from their objects.
+
 Where the truth is the scheduler's own log, the API cannot show it: the number of pods that wait in Permit lies between
 what is certain and what is possible. There the check is right when it claims no more than is true. With the
 scheduler's metrics served it must be exact.
@@ -21,6 +23,43 @@ from tests.sent import Sent, run
 
 #: What a Permit waiter can look like.
 _PERMIT = ("waiting_permit", "waiting_possible", "rejected", "unschedulable")
+#: States of gangs that nothing keeps from running.
+_NOT_BLOCKED = {"running", "finishing", "stopping", "orphan", "finished"}
+
+#: By archive and moment: gang -> its blocker, each worked out by hand from what the objects of that moment say.
+_BY_HAND: dict[tuple[str, str], dict[str, str]] = {
+    # Both are admitted, and each pod has the gate example.com/data-staged.
+    ("8-deadlock", "t1"): {"moe-a": "gated", "moe-b": "gated"},
+    # Four nodes of 8: each gang sits on two of them and has a pod of 8 left. Free: 0 of 8.
+    ("8-deadlock", "t2"): {"moe-a": "capacity", "moe-b": "capacity"},
+    # Four nodes of 8: a notebook has one, the gang three, two pods of 8 are left. Free: 0 of 16.
+    ("4-kueue-partial", "t1"): {"gpt-neo": "capacity"},
+    # Evicted for PodsReadyTimeout; requeueAt 23:16:45 is 20 s ahead, though its pods still run.
+    ("4-kueue-partial", "t2"): {"gpt-neo": "backoff"},
+    # QuotaReserved is False now; requeueAt is 16 s ahead.
+    ("4-kueue-partial", "t3"): {"gpt-neo": "backoff"},
+    # Admitted again, as in t1; requeueAt is gone.
+    ("4-kueue-partial", "t4"): {"gpt-neo": "capacity"},
+    # v1 terminates on gpu-f-0, -1 and -2 and has 0.8 s left of its grace. When it is gone, 24 are free: the pod of 8
+    # that v2 has left fits, and so would the three of 4 of ctr-eval.
+    ("6-terminating", ""): {"ctr-model-v2": "preempting", "ctr-eval": "preempting"},
+    # bulk-embed may have pool main only: it holds 4 x 8 there, a pod of 8 is left, 0 are free. The pods of reindex
+    # have their node and pull images.
+    ("9-preempt", "t1"): {"bulk-embed": "capacity", "reindex": "image_or_init"},
+    # bulk-embed was evicted this second: QuotaReserved turns False next. The hotfix is WaitingForPreemptedWorkloads.
+    ("9-preempt", "t2"): {"bulk-embed": "quota", "incident-hotfix": "preempting", "reindex": "image_or_init"},
+    # WaitingForQuota: 16 more needed.
+    ("9-preempt", "t3"): {"bulk-embed": "quota", "reindex": "image_or_init"},
+    # The ClusterQueue of reindex has stopPolicy HoldAndDrain.
+    ("9-preempt", "t4"): {"bulk-embed": "quota", "reindex": "suspended"},
+    ("9-preempt", "t5"): {"bulk-embed": "quota", "reindex": "suspended"},
+    # One member of wav-codec is bound and does not run. rlhf-pods is WaitingForQuota: 8 more needed; its pods are
+    # gated, which counts only for an admitted gang.
+    ("10-mixed-healthy", ""): {"wav-codec": "image_or_init", "rlhf-pods": "quota"},
+    # Eleven nodes of 8: tokenizer-ft has 12 of them, 4 are free on gpu-a-11. Nine members wait on the nine other nodes
+    # or did: 80 are needed and 76 there, or 8 are needed and 4 there.
+    **{("1-permit-wait", f"t{number}"): {"llama-pretrain": "capacity"} for number in range(1, 8)},
+}
 
 
 def _recordings() -> Iterator[tuple[str, str]]:
@@ -64,6 +103,21 @@ def test_truth(aggregator: AggregatorStub, archive: str, moment: str, with_sched
     }
     assert {(one.tags["kube_namespace"], one.tags["gang"]) for one in sent.series["gang.state_seconds"]} == expected
     _compare_cluster(sent, truth["cluster"])
+    _compare_deadlock(sent, truth)
+    blockers = {one.tags["gang"]: one.tags["blocker"] for one in sent.series["gang.blocked"]}
+    if (archive[:-7], moment) in _BY_HAND:
+        assert blockers == _BY_HAND[archive[:-7], moment]
+
+
+def test_deadlocked_gangs_get_attention_at_once(aggregator: AggregatorStub) -> None:
+    """Six seconds after their pods were placed, long before the grace is over, each has series of its own."""
+    recording = Recording.open(CAPTURES / "8-deadlock.tar.xz", "t2")
+    with ReplayServer(recording) as server:
+        run({"kube_api_url": server.url})
+    sent = Sent(aggregator)
+    assert {one.tags["gang"] for one in sent.of("gang.blocked", blocker="capacity")} == {"moe-a", "moe-b"}
+    assert all(one.value < 60 for one in sent.series["gang.state_seconds"])
+    assert (sent.total("gangs.deadlocked"), sent.total("gpus.deadlocked")) == (2, 32)
 
 
 def _compare(sent: Sent, truth: dict[str, Any], *, exact: bool) -> None:
@@ -81,6 +135,10 @@ def _compare(sent: Sent, truth: dict[str, Any], *, exact: bool) -> None:
     assert sent.only("gang.required", **tags) == truth["required"]
     assert sent.total("gang.gpus_allocated", **tags) == truth["gpus_allocated"]
     assert sent.total("gang.gpus_idle", **tags) == truth["gpus_idle"]
+    blockers = [one.tags["blocker"] for one in sent.of("gang.blocked", **tags)]
+    assert len(blockers) == (state.tags["gang_state"] not in _NOT_BLOCKED)
+    if truth.get("blocker"):
+        assert blockers == [truth["blocker"]]
     members = sent.by("gang.members", "member_state", **tags)
     true_members = {name: number for name, number in truth["members"].items() if number}
     if exact:
@@ -96,6 +154,14 @@ def _compare(sent: Sent, truth: dict[str, Any], *, exact: bool) -> None:
     assert rest == {name: number for name, number in true_members.items() if name not in _PERMIT}
     assert state.tags["gang_state"] in {truth["state"], "rejected" if truth["state"] == "waiting" else truth["state"]}
     assert sent.total("gang.gpus_reserved", **tags) <= truth.get("gpus_reserved", 0)
+
+
+def _compare_deadlock(sent: Sent, truth: dict[str, Any]) -> None:
+    """Where a truth file does not speak of a deadlock there is none."""
+    deadlocked = [gang for gang in truth["gangs"] if gang.get("deadlocked")]
+    assert len(deadlocked) == truth["cluster"].get("deadlocked", 0)
+    assert sent.total("gangs.deadlocked") == len(deadlocked)
+    assert sent.total("gpus.deadlocked") == sum(gang["gpus_allocated"] for gang in deadlocked)
 
 
 def _compare_cluster(sent: Sent, truth: dict[str, Any]) -> None:

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from datadog_checks.kueue_gang.derive.blockers import NAMES, UNBLOCKED
+from datadog_checks.kueue_gang.facts.cluster import SchedulerCount
 from lab import blockers
 from tests.model.build import (
     ADMISSION_GATE,
+    GANG_SCHEDULER,
     GPU,
     LONE,
     NO_GPU,
@@ -612,6 +614,14 @@ PODS = (
         permit_waiter("o0", of_group("other"), "n1"),
         unscheduled("o1", of_group("other"), NO_GPU),
         *group(2, *away(2, NO_GPU)),
+    ),
+    row(
+        "capacity-of-waiters-that-show-no-node",
+        "capacity",
+        "two wait in Permit, by the scheduler's own count, and take the two nodes: the third does not fit",
+        *nodes(2),
+        *group(3, *away(2, UNRESERVE, scheduler=GANG_SCHEDULER), *away(1, NO_GPU, first=2, scheduler=GANG_SCHEDULER)),
+        scheduler=SchedulerCount(2, frozenset({GANG_SCHEDULER})),
     ),
     row(
         "capacity-selector",

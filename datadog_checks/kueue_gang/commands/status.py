@@ -70,7 +70,7 @@ _DROPPED: Final = ("ENGINE", "QUEUE", "PLACEMENT", "AGE")
 #: Characters of MEMBERS for which a column is dropped.
 _MEMBERS_WANTED: Final = 24
 #: Columns that are shortened when that is not enough, in this order, and the characters that are left of them at least.
-_SHORTENED: Final = (("MEMBERS", 12), ("GANG", 12), ("MEMBERS", 8), ("GANG", 8))
+_SHORTENED: Final = (("MEMBERS", 12), ("GANG", 12), ("MEMBERS", 8), ("GANG", 8), ("BLOCKER", 8), ("HELD", 6))
 _GAP: Final = "  "
 #: Names that are offered instead of one that is not there.
 _FEW: Final = 8

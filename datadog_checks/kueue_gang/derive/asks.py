@@ -4,7 +4,8 @@
 """What a gang still has to place: from its pods where they exist, from its Workload before.
 
 Only as many members count as the gang needs; of unequal ones the smallest, so that "does not fit" is said of no gang
-that could run. A member that waits in Permit has its place, which is reserved, and is not to be placed again.
+that could run. A member that waits in Permit has its place, which is reserved, and is not to be placed again. Where the
+API does not tell that place (only the scheduler's count says that it waits), it has to fit beside the others.
 """
 
 from collections import Counter
@@ -25,6 +26,9 @@ from datadog_checks.kueue_gang.facts.workloads import Workload
 #: Sets of asks of which one that fits is enough.
 Alternatives = tuple[tuple[Ask, ...], ...]
 
+#: What a pod asks for, and where it may go.
+_Place = tuple[Units, Constraint, tuple[Toleration, ...]]
+
 #: Classes of members that the scheduler has to place.
 _TO_PLACE = frozenset({"new", "rejected", "unschedulable", "waiting_possible", "nominated"})
 
@@ -37,18 +41,25 @@ class Unplaced:
     asks: tuple[Ask, ...]
 
 
+def _place(pod: Pod) -> _Place:
+    return pod.spec.gpus, pod.constraint, pod.spec.tolerations
+
+
 def unplaced(shape: Shape) -> Unplaced:
     """Return what of a gang is to be placed."""
     found: list[tuple[Pod, str]] = []
-    alike: Counter[tuple[Units, Constraint, tuple[Toleration, ...]]] = Counter()
+    alike: Counter[_Place] = Counter()
+    nowhere: Counter[_Place] = Counter()
     for tally, members in shape.parts:
         waiting = [(pod, name) for pod, name in members if name in _TO_PLACE]
-        reserved = sum(name == CERTAIN for _, name in members)
-        wanted = max(0, tally.required - tally.placed - tally.done - reserved)
+        reserved = [pod for pod, name in members if name == CERTAIN]
+        wanted = max(0, tally.required - tally.placed - tally.done - len(reserved))
         found += waiting
         smallest = sorted(waiting, key=lambda one: (sum(n for _, n in one[0].spec.gpus), one[0].spec.gpus, one[0].name))
-        for pod, _ in smallest[:wanted]:
-            alike[pod.spec.gpus, pod.constraint, pod.spec.tolerations] += 1
+        alike.update(_place(pod) for pod, _ in smallest[:wanted])
+        nowhere.update(_place(pod) for pod in reserved if not pod.nominated)
+    if alike:
+        alike += nowhere
     asks = (Ask(number, *place) for place, number in alike.items() if place[0])
     return Unplaced(tuple(found), tuple(sorted(asks, key=repr)))
 
