@@ -76,7 +76,8 @@ class Results:
     """All that was measured, at `size`.
 
     `readings` is by way: typed, raw, scan_stream, scan_pages and cold, the check. `steady` is by kind of change: few
-    gangs, all gangs, none, and `base`, as many as at the smaller size, whose own figure is `steady_base`. `lists`
+    gangs, all gangs, none, and `base`, as many as at the smaller size, whose own figure is `steady_base`. `pending` is
+    what `bench.pending` measures, on a cluster of its own. `lists`
     counts the lists of the steady runs, `open` the open watches by plural.
     """
 
@@ -87,6 +88,7 @@ class Results:
     kept: float = 0.0
     steady: Mapping[str, Steady] = field(default_factory=dict)
     steady_base: Steady | None = None
+    pending: Mapping[str, float] = field(default_factory=dict)
     lists: int = 0
     open: Mapping[str, int] = field(default_factory=dict)
 
@@ -126,8 +128,16 @@ class Bench:
                     found.readings["raw"] = self._reading(
                         control, size, "bench.baselines", "raw", min(self.repeats, _RAW_REPEATS)
                     )
+        self._tell(self.size, f"{self._pending():,} gangs that do not run")
+        nodes, gangs = f"--nodes={self.size.nodes}", f"--gangs={self.size.gangs}"
+        found.pending = _fresh(
+            "bench.pending", nodes, gangs, f"--pending={self._pending()}", f"--repeats={self.repeats}"
+        )
         found.readings = {way: reading.at(self.size) for way, reading in found.readings.items()}
         return found
+
+    def _pending(self) -> int:
+        return self.size.gangs // 4
 
     def _check(self, control: Control, found: Results) -> None:
         """Measure the check, and the scan limit on the same server."""
@@ -240,6 +250,10 @@ def rows(found: Results) -> list[Row]:
             [_times("", found.steady["base"].work / found.steady_base.work, 1.5)],
         ),
         Row(
+            f"why {found.pending['blocked']:,} of {found.size.gangs:,} gangs do not run, all of them asked again",
+            [_times("a full derivation", found.pending["all"] / found.pending["full"], 1)],
+        ),
+        Row(
             "requests in steady state",
             [
                 Goal("0 lists", f"{found.lists} lists", found.lists == 0),
@@ -312,6 +326,11 @@ def figures(found: Results) -> list[str]:
             f"{1e3 * run.submit:.1f} ms for {run.series:,.0f} series; decoding the changes once "
             f"{1e3 * run.decode:.1f} ms"
         )
+    full, every, turn, none = (1e3 * found.pending[name] for name in ("full", "all", "turn", "none"))
+    lines.append(
+        f"why gangs do not run, derive: full {full:.0f} ms, all asked again {every:.0f} ms, the turn of a run "
+        f"{turn:.0f} ms, nothing changed {none:.1f} ms"
+    )
     return lines
 
 

@@ -20,6 +20,7 @@ from math import prod
 from typing import Final, NamedTuple
 
 from datadog_checks.kueue_gang import catalog
+from datadog_checks.kueue_gang.derive.rules import SLOTS
 from lab.tags import TAGS
 
 
@@ -61,6 +62,7 @@ ASSUMPTIONS: Final = (
     "A ClusterQueue has three priority classes, two reasons for evictions, and three resources in each flavor.",
     "Kueue serves its quota metrics (`enableClusterQueueResources`).",
     "Eight plugins of the scheduler turn pods away.",
+    "Both flavors have a topology. A queue has quota of one GPU resource in each.",
 )
 
 #: Tag -> values in a queue in which all is well, and values that a gang in need of attention adds.
@@ -82,7 +84,10 @@ _SEEN: Final[Mapping[str, int]] = {
     "reason": 2,
     "resource": 3,
     "result": 3,
+    "slot": len(SLOTS),
     "status": 3,
+    # That of the flavor.
+    "topology": 1,
     "underlying_cause": 1,
 }
 #: The same for `reason` where it is another number: a source has one at a time.
@@ -105,7 +110,8 @@ def cost(size: Size = LARGE) -> Cost:
 def series(metric: catalog.Metric, size: Size) -> int:
     """Return how many series a metric has."""
     if "gang" in metric.tags:
-        return size.attention * (_IN_A_QUEUE["member_state"][1] if "member_state" in metric.tags else 1)
+        levels = size.levels if "topology_level" in metric.tags else 1
+        return size.attention * levels * (_IN_A_QUEUE["member_state"][1] if "member_state" in metric.tags else 1)
     if set(metric.tags) >= set(catalog.QUEUE_TAGS):
         # A metric without another tag of its own, such as reserved GPUs, is about gangs that wait.
         usual, added = next((_IN_A_QUEUE[tag] for tag in metric.tags if tag in _IN_A_QUEUE), (0, 1))
@@ -128,7 +134,8 @@ def _values(metric: catalog.Metric, size: Size) -> dict[str, int]:
         "kueue_resource_flavor": size.flavors,
         "kueue_workload_priority_class": size.priority_classes,
         "topology_level": size.levels,
-        "gpu_resource": size.gpu_resources,
+        # The quota of a flavor is of the resource that its nodes have.
+        "gpu_resource": 1 if metric.name.startswith("quota.") else size.gpu_resources,
     }
 
 

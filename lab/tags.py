@@ -11,10 +11,12 @@ it has a row for each.
 from typing import Final, NamedTuple, get_args
 
 from datadog_checks.kueue_gang.derive.blockers import NAMES as BLOCKERS
+from datadog_checks.kueue_gang.derive.domains import FREE, FULL, PARTIAL
 from datadog_checks.kueue_gang.derive.gpus import BUSY, IDLE, OTHER
 from datadog_checks.kueue_gang.derive.members import CLASSES
 from datadog_checks.kueue_gang.derive.membership import JOB, KUEUE
 from datadog_checks.kueue_gang.derive.picture import NONE
+from datadog_checks.kueue_gang.derive.placement import MATCH, UNOBSERVABLE, VIOLATION
 from datadog_checks.kueue_gang.derive.states import STATES_SENT
 from datadog_checks.kueue_gang.facts.health import OK
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES
@@ -44,11 +46,11 @@ TAGS: Final = (
     Tag("kueue_cluster_queue", (), "ClusterQueue, `none` where there is no Workload"),
     Tag("gang_engine", _words(*(engine.name for engine in ENGINES), KUEUE, JOB, NONE), "what makes the pods a gang"),
     Tag("gang_state", STATES_SENT, "state of the gang, see [model.md](model.md)"),
-    Tag("blocker", BLOCKERS, "what keeps the gang from running, see [blockers.md](blockers.md)"),
     Tag("member_state", (*CLASSES, "missing"), "class of the member, see [model.md](model.md)"),
     Tag("gpu_resource", (), "resource name of the GPU, such as nvidia.com/gpu"),
     Tag("gpu_use", (BUSY, IDLE, OTHER), "whether the GPU works, is held in vain, or is held by no gang"),
     Tag("idle_reason", ("partial", "starting", "degraded", "lost", "terminating"), "why the GPU is idle"),
+    Tag("blocker", BLOCKERS, "what keeps the gang from running"),
     Tag("gang", (), "PodGroup, or the job that owns the Workload"),
     Tag("owner_kind", (), "kind of the job in lower case, `none` where no object names it"),
     Tag("kueue_workload_priority_class", (), "priority class of the Workload, `none` where it has none"),
@@ -57,14 +59,20 @@ TAGS: Final = (
     Tag("api_source", (*API_SOURCES, "kueue_metrics", SCHEDULER_METRICS), "what is read"),
     Tag("reason", (OK, *get_args(Reason), "stale"), "how reading it went", "source.up"),
     Tag("reason", ("nan", "inf"), "what the sample was instead of a number", "source.bad_samples"),
-    Tag("signal", ("permit", "guard", "required"), "what cannot be seen"),
-    Tag("reason", ("no_trace", "forbidden", "not_configured", "no_sample", "ambiguous"), "why it cannot be seen",
-        "unobservable"),
+    Tag("topology", (), "Topology of the flavor, `none` for the levels of `topology_levels`"),
+    Tag("topology_level", (), "node label of the level"),
+    Tag("labeled", ("true", "false"), "whether the nodes have the label of the level"),
+    Tag("domain_state", (FREE, PARTIAL, FULL), "whether pods hold GPUs of the domain, and whether any is free"),
+    Tag("slot", (), "shape of a gang, pods x GPUs a pod, such as 2x8"),
+    Tag("placement", (MATCH, VIOLATION, UNOBSERVABLE), "whether the gang lies as it asked to"),
+    Tag("signal", ("permit", "guard", "required", "placement"), "what cannot be seen"),
+    Tag("reason", ("no_trace", "forbidden", "not_configured", "no_label", "no_sample", "ambiguous"),
+        "why it cannot be seen", "unobservable"),
     Tag("phase", ("collect", "derive", "submit"), "part of a run"),
     Tag("queue", (), "queue of the scheduler: active, backoff, unschedulable, gated"),
     Tag("plugin", (), "plugin of the scheduler that turned the pod away"),
     Tag("result", (), "how it ended, in the words of the scheduler or of Kueue"),
     Tag("kueue_eviction_reason", _words(*EVICTION_REASONS.values(), "other"), "why Kueue evicted the Workload"),
     Tag("underlying_cause", _words(*UNDERLYING_CAUSES.values(), "other"), "what was behind the eviction"),
-    Tag("kueue_resource_flavor", (), "ResourceFlavor"),
+    Tag("kueue_resource_flavor", (), "ResourceFlavor, `none` for the levels of `topology_levels`"),
 )  # fmt: skip

@@ -16,7 +16,7 @@ import pytest
 import urllib3
 from datadog_checks.base.checks import base
 
-from bench import subject
+from bench import pending, subject
 from bench.baselines import scan_pages, scan_stream, selector, split
 from bench.generate import KINDS, SIZES, Cluster
 from bench.measure import Steady
@@ -424,6 +424,7 @@ RESULTS = Results(
         "base": STEADY,
     },
     steady_base=STEADY,
+    pending={"full": 2.0, "all": 0.5, "turn": 0.1, "none": 0.0, "blocked": 500, "deadlocked": 0},
     open=dict.fromkeys(KINDS, 1),
 )
 
@@ -433,10 +434,10 @@ def test_goals_that_are_reached() -> None:
     lines = table(RESULTS)
     assert [line[2] for line in lines] == [
         "1.40 x", "1/7", "1/71", "3.00 x", "1/286", "3.00 x", "1/24", "6.7", "3,000", "1/60", "512", "1.00 x",
-        "0 lists", "1",
+        "0.25 x", "0 lists", "1",
     ]  # fmt: skip
     assert {line[3] for line in lines} == {"reached"}
-    assert len(rows(RESULTS)) == 9
+    assert len(rows(RESULTS)) == 10
 
 
 @pytest.mark.parametrize(
@@ -444,6 +445,7 @@ def test_goals_that_are_reached() -> None:
     [
         ({"streaming": False}, set()),
         ({"kept": 701.0}, {"memory kept, a kept pod"}),
+        ({"pending": {**RESULTS.pending, "all": 2.1}}, {"why 500 of 2,000 gangs do not run"}),
         ({"lists": 1}, {"requests in steady state"}),
         ({"open": {**dict.fromkeys(KINDS, 1), "pods": 2}}, {"requests in steady state"}),
         ({"steady_base": STEADY._replace(collect=0.05)}, {"growth from 5,000 to 100,000 pods with the same number"}),
@@ -454,3 +456,11 @@ def test_goals_that_are_missed(changed: dict[str, Any], missed: set[str]) -> Non
     found = {row.what for row in rows(replace(RESULTS, **changed)) if not all(goal.reached for goal in row.goals)}
     assert len(found) == len(missed)
     assert all(any(what.startswith(name) for what in found) for name in missed)
+
+
+def test_the_crowd_is_blocked_in_many_ways() -> None:
+    """A small crowd of gangs that do not run: each is blocked, by what the nodes tell, and all times are told."""
+    found = pending.measure(pending.Crowd(size=200, gangs=40, waiting=20), 1)
+    assert set(found) == {"full", "all", "turn", "none", "blocked", "deadlocked"}
+    assert found["blocked"] == 20
+    assert found["full"] > 0

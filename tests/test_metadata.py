@@ -245,6 +245,7 @@ def test_the_model_is_no_underestimate(sent: demo.Sent) -> None:
         namespaces=len(outside),
         gpu_resources=len(sent["gpus.allocatable"]),
         priority_classes=1,
+        levels=len({one.tags for one in sent.get("topology.label_coverage", ())}),
     )
     own = sum(len(series) for name, series in sent.items() if name in OWN)
     scraped = sum(len(series) for name, series in sent.items() if name in SCRAPED)

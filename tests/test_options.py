@@ -20,6 +20,7 @@ from datadog_checks.kueue_gang import options
 from datadog_checks.kueue_gang.catalog import OWN
 from datadog_checks.kueue_gang.config_models import validators
 from datadog_checks.kueue_gang.config_models.instance import InstanceConfig
+from datadog_checks.kueue_gang.settings import rules
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "datadog_checks" / "kueue_gang"
@@ -33,6 +34,7 @@ AUTH_TOKEN = {
 #: The options of this check and what each is where it is not set, as the documentation says.
 DEFAULTS = {
     "collect_kubernetes": True,
+    "elastic_flavors": None,
     "exclude_namespaces": None,
     "gang_engines": None,
     "gang_labels_as_tags": None,
@@ -65,7 +67,9 @@ DEFAULTS = {
     "per_gang_metrics": "attention",
     "scheduler_metrics": None,
     "scheduler_versions": None,
+    "slots": ("1x1", "1x8", "2x8", "4x8", "8x8"),
     "tolerated_taints": None,
+    "topology_levels": None,
     "zero_tail_seconds": 900,
 }
 
@@ -501,6 +505,48 @@ def test_taints_that_are_none_are_refused(taint: str, problem: str) -> None:
     """A taint that no node can have, or that must never be tolerated, is refused with the reason."""
     text = refusal(tolerated_taints=[taint])
     assert "`tolerated_taints` holds" in text
+    assert problem in text
+
+
+def test_slots_are_shapes_of_gangs() -> None:
+    """A slot is pods x GPUs a pod; the same shape counts once, however it is written."""
+    found = load(slots=["1x8", "16x8", "01x8", "100000x1"])
+    assert found.slots == ("1x8", "16x8", "100000x1")
+    assert rules(found).slots == ((1, 8), (16, 8), (100_000, 1))
+
+
+@pytest.mark.parametrize("slot", ["8", "x8", "2x", "0x8", "2x0", "100001x1", "2 x 8", "2X8", "-1x8", "2x8x1", "1.5x8"])
+def test_slots_that_are_none_are_refused(slot: str) -> None:
+    """Anything but two numbers from 1 to 100,000 is refused, with the form that is meant."""
+    text = refusal(slots=[slot])
+    assert "`slots` holds" in text
+    assert "such as 2x8" in text
+
+
+def test_levels_and_flavors_are_names() -> None:
+    """Levels keep their order, the widest first; flavors are exact names, no patterns."""
+    found = rules(load(topology_levels=["topology.kubernetes.io/zone", "rack"], elastic_flavors=["spot", "h100.spot"]))
+    assert found.topology_levels == ("topology.kubernetes.io/zone", "rack")
+    assert found.elastic_flavors == {"spot", "h100.spot"}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "problem"),
+    [
+        ("topology_levels", ["rack=r1"], "the key of a node label"),
+        ("topology_levels", ["a/b/c"], "the key of a node label"),
+        ("topology_levels", "rack", "must be a list"),
+        ("topology_levels", [], "to use the Topology objects of Kueue"),
+        ("elastic_flavors", ["spot-*"], "the exact name of a ResourceFlavor"),
+        ("elastic_flavors", [], "where no flavor grows"),
+        ("slots", [], "to use the default"),
+        ("slots", [28], "must be a string"),
+    ],
+)
+def test_what_is_no_name_is_refused(option: str, value: object, problem: str) -> None:
+    """A level that is no label key and a flavor that is no name are refused with the reason."""
+    text = refusal(**{option: value})
+    assert f"`{option}`" in text
     assert problem in text
 
 

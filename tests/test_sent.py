@@ -50,7 +50,7 @@ scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="scheduler-plugin
 
 
 def recordings() -> Iterator[Recording]:
-    """Yield every recorded moment, and two made ones that have what none of them has."""
+    """Yield every recorded moment, and made ones that have what none of them has."""
     for archive in sorted(CAPTURES.glob("*.tar.xz")):
         if archive.name not in {"discovery.tar.xz", "watch.tar.xz"}:
             for moment in moments(archive):
@@ -65,6 +65,19 @@ def recordings() -> Iterator[Recording]:
         lists={**waiting.lists, "nodes": orjson.dumps(nodes)},
         metrics={"kueue-metrics.prom": MADE},
         evidence={name: waiting.evidence[name] + SCHEDULER},
+    )
+    placed = Recording.open(CAPTURES / "5-tas.tar.xz")
+    queues, flavors = orjson.loads(placed.lists["clusterqueues"]), orjson.loads(placed.lists["resourceflavors"])
+    for resource in queues["items"][0]["status"]["flavorsUsage"][0]["resources"]:
+        resource["borrowed"] = "8"
+    flavors["items"].append({"metadata": {"name": "other"}, "spec": flavors["items"][0]["spec"]})
+    yield replace(
+        placed,
+        lists={
+            **placed.lists,
+            "clusterqueues": orjson.dumps(queues),
+            "resourceflavors": orjson.dumps(flavors),
+        },
     )
 
 

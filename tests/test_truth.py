@@ -178,3 +178,40 @@ def _compare_cluster(sent: Sent, truth: dict[str, Any]) -> None:
         assert sent.total("gpus.allocatable", gpu_resource=resource) == numbers["allocatable"]
         assert sent.total("gpus.allocated", gpu_resource=resource) == numbers["allocated"]
         assert sent.total("gpus.free", gpu_resource=resource) == numbers["free_schedulable"]
+
+
+def test_topology_and_quota_are_sent(aggregator: AggregatorStub) -> None:
+    """A recorded cluster with three levels, a node without the rack label and a cordoned one, by hand.
+
+    Free for Kueue: n3 7 and n4 8 in rack r1, n8 8 in r3; n9 has no rack. A pod of 8 fits on n4 and on n8.
+    """
+    recording = Recording.open(CAPTURES / "5-tas.tar.xz")
+    with ReplayServer(recording) as server:
+        run({"kube_api_url": server.url, "per_gang_metrics": "all"})
+    sent = Sent(aggregator)
+    block, rack, host = (
+        "cloud.provider.com/topology-block",
+        "cloud.provider.com/topology-rack",
+        "kubernetes.io/hostname",
+    )
+    of = {"topology": "dc-topology", "kueue_resource_flavor": "h100-tas"}
+    at_rack = {**of, "topology_level": rack}
+    assert sent.by("topology.label_coverage", "topology_level", **of) == {block: 100, rack: 90, host: 100}
+    assert sent.by("topology.nodes", "labeled", **at_rack) == {"true": 9, "false": 1}
+    assert sent.by("topology.unlabeled_gpus", "topology_level", **of) == {rack: 8}
+    assert sent.by("topology.domains", "domain_state", **at_rack) == {"partial": 2, "full": 2}
+    assert sent.by("topology.largest_free", "topology_level", **of) == {block: 15, rack: 15, host: 8}
+    assert sent.by("topology.slots", "slot", **at_rack) == {"1x1": 23, "1x8": 2}
+    assert sent.only("topology.fragmentation", slot="1x1", **at_rack) == 0
+    assert sent.only("topology.fragmentation", slot="1x8", **at_rack) == pytest.approx(100 * (1 - 16 / 23))
+    assert sent.only("topology.fragmentation", slot="2x8", **at_rack) == 100
+    assert sent.by("topology.gangs", "placement", **at_rack) == {"match": 2}
+    assert sent.only("unobservable", signal="placement", reason="no_label") == 1
+    assert sent.by("gang.topology_domains", "gang", topology_level=rack) == {"one-rack": 1, "two-racks": 2}
+    assert sent.by("gang.topology_domains_needed", "gang", topology_level=rack) == {"one-rack": 1, "two-racks": 2}
+    # 200 nominal; the ten nodes offer 80; both admitted gangs have all their pods.
+    flavor = {"kueue_resource_flavor": "h100-tas", "gpu_resource": "nvidia.com/gpu"}
+    quota = {"kueue_cluster_queue": "pretrain-cq", **flavor}
+    assert [sent.only(f"quota.{name}", **quota) for name in ("nominal", "reserved", "used")] == [200, 40, 40]
+    assert sent.series["quota.borrowed"] == sent.series["quota.without_pods"] == []
+    assert sent.only("quota.unbacked", **flavor) == 200 - recording.truth["cluster"]["gpu_allocatable"]

@@ -19,6 +19,9 @@ PREFIX = "kueue_gang."
 QUEUE_TAGS = ("kube_namespace", "kueue_local_queue", "kueue_cluster_queue", "gang_engine")
 GANG_TAGS = ("gang", *QUEUE_TAGS, "owner_kind", "kueue_workload_priority_class")
 GPU = "gpu_resource"
+FLAVOR = "kueue_resource_flavor"
+_CQ = ("kueue_cluster_queue",)
+PLACE_TAGS = ("topology", "topology_level", FLAVOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,10 @@ _ONE_GANG = (
     _gauge("gang.gpus_allocated", "device", (*GANG_TAGS, GPU), "GPUs that its members hold."),
     _gauge("gang.gpus_idle", "device", (*GANG_TAGS, GPU), "GPUs that its members hold and that cannot work."),
     _gauge("gang.gpus_reserved", "device", (*GANG_TAGS, GPU), "GPUs held in the scheduler for its Permit waiters."),
+    _gauge("gang.topology_domains", "", (*GANG_TAGS, "topology_level"),
+           "Domains over which its placed members are spread.", over="max", zero="never"),
+    _gauge("gang.topology_domains_needed", "", (*GANG_TAGS, "topology_level"),
+           "The least number of domains that could hold its placed members now.", over="max", zero="never"),
     _gauge("gang.blocked", "", (*GANG_TAGS, "blocker"), "1, with what keeps the gang from running.", zero="never"),
     _gauge("gang.requeues", "", GANG_TAGS, "How often Kueue has requeued the gang (requeueState.count)."),
 )  # fmt: skip
@@ -86,6 +93,38 @@ _GPUS = (
     _gauge("gpus.deadlocked", "device", (GPU,), "GPUs that deadlocked gangs hold."),
 )  # fmt: skip
 
+_QUOTAS = (
+    _gauge("quota.nominal", "device", (*_CQ, FLAVOR, GPU), "Nominal GPU quota of the ClusterQueue."),
+    _gauge("quota.reserved", "device", (*_CQ, FLAVOR, GPU), "GPU quota that Workloads have reserved."),
+    _gauge("quota.used", "device", (*_CQ, FLAVOR, GPU), "GPU quota that admitted Workloads use."),
+    _gauge("quota.borrowed", "device", (*_CQ, FLAVOR, GPU), "Used GPU quota that is borrowed from the cohort."),
+    _gauge("quota.without_pods", "device", (*_CQ, GPU), "GPU quota that is reserved while no pod holds it."),
+    _gauge("quota.unbacked", "device", (FLAVOR, GPU),
+           "Nominal GPU quota of all queues above what the nodes of the flavor offer."),
+)  # fmt: skip
+
+_TOPOLOGY = (
+    _gauge("topology.nodes", "node", (*PLACE_TAGS, "labeled"), "GPU nodes of the flavor, with and without the label.",
+           over="sum by topology_level"),
+    _gauge("topology.label_coverage", "percent", PLACE_TAGS, "GPU nodes of the flavor that have the level's label.",
+           over="min", zero="always"),
+    _gauge("topology.unlabeled_gpus", "device", (*PLACE_TAGS, GPU),
+           "GPUs of nodes that lack the label of the level: Kueue leaves them out without a word.",
+           over="sum by topology_level"),
+    _gauge("topology.domains", "", (*PLACE_TAGS, "domain_state"), "Domains of the level: free, partial or full.",
+           over="sum by topology_level"),
+    _gauge("topology.largest_free", "device", (*PLACE_TAGS, GPU), "Most free GPUs in one domain of the level.",
+           over="max"),
+    _gauge("topology.slots", "", (*PLACE_TAGS, "slot", GPU),
+           "How many more gangs of so many pods x GPUs fit, each inside one domain of the level.", over="none"),
+    _gauge("topology.fragmentation", "percent", (*PLACE_TAGS, "slot", GPU),
+           "Free GPUs of the flavor that gangs of this shape cannot use; not sent where none is free.",
+           over="none", zero="always"),
+    _gauge("topology.gangs", "", (*PLACE_TAGS, "placement"), "Gangs that asked for a place, by what became of it."),
+    _gauge("topology.nodes_shared", "node", ("topology", FLAVOR), "Nodes of the flavor that another one selects, too.",
+           over="none"),
+)  # fmt: skip
+
 _SELF = (
     _gauge("source.up", "", ("api_source", "reason"), "1 where the source was read, 0 with the reason where not.",
            over="min by api_source", zero="always"),
@@ -95,7 +134,7 @@ _SELF = (
     _count("source.resyncs", "event", ("api_source",), "Times that the source was listed whole."),
     _count("source.bad_objects", "item", ("api_source",), "Objects that could not be understood and were left out."),
     _count("source.bad_samples", "item", ("reason",), "Samples of the scrape that are no number: nan, inf."),
-    _gauge("unobservable", "", ("signal", "reason"), "Gangs for which a signal cannot be seen, and why."),
+    _gauge("unobservable", "", ("signal", "reason"), "Gangs (placement: nodes) for which a signal cannot be seen."),
     _gauge("series.dropped", "", (), "Gangs over the cap max_gangs, without series of their own.", zero="always"),
     _gauge("run_seconds", "second", ("phase",), "Duration of the phases of a run.", over="sum", zero="never"),
 )  # fmt: skip
@@ -135,7 +174,6 @@ class Family:
         return [count, Metric(f"{sent}.sum", "count", self.unit, self.tags, "sum", "never", self.meaning, total=True)]
 
 
-_CQ = ("kueue_cluster_queue",)
 _LQ = ("kube_namespace", "kueue_local_queue")
 _CLASS = "kueue_workload_priority_class"
 _EVICTION = ("kueue_eviction_reason", "underlying_cause")
@@ -201,7 +239,9 @@ def _families(prefix: str, rows: tuple[tuple[str, str, str, tuple[str, ...], str
 CLUSTER_QUEUE_FAMILIES = _families("kueue_", _CLUSTER_QUEUE_ROWS)
 LOCAL_QUEUE_FAMILIES = _families("kueue_local_queue_", _LOCAL_QUEUE_ROWS)
 
-OWN: dict[str, Metric] = {metric.name: metric for metric in (*_GANGS, *_ONE_GANG, *_GPUS, *_SELF, *_SCHEDULER)}
+OWN: dict[str, Metric] = {
+    metric.name: metric for metric in (*_GANGS, *_ONE_GANG, *_GPUS, *_QUOTAS, *_TOPOLOGY, *_SELF, *_SCHEDULER)
+}
 SCRAPED: dict[str, Metric] = {
     metric.name: metric for family in (*CLUSTER_QUEUE_FAMILIES, *LOCAL_QUEUE_FAMILIES) for metric in family.metrics()
 }

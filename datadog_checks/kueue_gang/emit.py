@@ -12,29 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isfinite
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from datadog_checks.kueue_gang.catalog import OWN, Metric
+from datadog_checks.kueue_gang.catalog import OWN
 from datadog_checks.kueue_gang.derive.members import CLASSES
 from datadog_checks.kueue_gang.derive.picture import MISSING, GangView, Picture, Queue
+from datadog_checks.kueue_gang.emit_kueue import gang_domains, quota, topology
 from datadog_checks.kueue_gang.facts.health import SourceHealth
 from datadog_checks.kueue_gang.facts.scheduler import SchedulerMetrics
-
-#: Longest value of a tag; Datadog cuts tags at 200 characters.
-MAX_TAG = 200
+from datadog_checks.kueue_gang.sampling import Sample, Tags, sample, tag
 
 #: States that every queue with a gang tells, also where no gang has them.
 _ALWAYS_TOLD = ("running", "partial")
-
-Tags = tuple[str, ...]
-
-
-class Sample(NamedTuple):
-    """One value of one series; the tags without those that the user adds to all."""
-
-    metric: Metric
-    value: float
-    tags: Tags
 
 
 class Agent(Protocol):
@@ -81,8 +70,10 @@ def samples(report: Report, options: EmitOptions) -> list[Sample]:
             found += _one_gang(picture, options)
             found += _pod_gpus(picture)
         found += _node_gpus(picture)
+        found += topology(picture)
+        found += quota(picture)
         found += [
-            _sample("unobservable", number, _tag("signal", signal), _tag("reason", reason))
+            sample("unobservable", number, tag("signal", signal), tag("reason", reason))
             for (signal, reason), number in picture.unobservable.items()
         ]
     found += _sources(report)
@@ -91,22 +82,13 @@ def samples(report: Report, options: EmitOptions) -> list[Sample]:
     return found
 
 
-def _sample(name: str, value: float, *tags: str) -> Sample:
-    return Sample(OWN[name], value, tags)
-
-
-@lru_cache(maxsize=4096)
-def _tag(key: str, value: str) -> str:
-    return f"{key}:{value[:MAX_TAG]}"
-
-
 @lru_cache(maxsize=4096)
 def _queue_tags(queue: Queue) -> Tags:
     return (
-        _tag("kube_namespace", queue.namespace),
-        _tag("kueue_local_queue", queue.local_queue),
-        _tag("kueue_cluster_queue", queue.cluster_queue),
-        _tag("gang_engine", queue.engine),
+        tag("kube_namespace", queue.namespace),
+        tag("kueue_local_queue", queue.local_queue),
+        tag("kueue_cluster_queue", queue.cluster_queue),
+        tag("gang_engine", queue.engine),
     )
 
 
@@ -120,25 +102,25 @@ def _gangs(picture: Picture) -> Iterator[Sample]:
     for queue in summary.queues:
         for state in _ALWAYS_TOLD:
             if (queue, state) not in summary.states:
-                yield _sample("gangs", 0, *_queue_tags(queue), _tag("gang_state", state))
+                yield sample("gangs", 0, *_queue_tags(queue), tag("gang_state", state))
     for (queue, state), number in summary.states.items():
-        yield _sample("gangs", number, *_queue_tags(queue), _tag("gang_state", state))
+        yield sample("gangs", number, *_queue_tags(queue), tag("gang_state", state))
     for (queue, state), clocks in summary.clocks.items():
         oldest = _age(picture, min(clocks.values()))
-        yield _sample("gangs.oldest_seconds", oldest, *_queue_tags(queue), _tag("gang_state", state))
+        yield sample("gangs.oldest_seconds", oldest, *_queue_tags(queue), tag("gang_state", state))
     for (queue, name), number in summary.members.items():
-        yield _sample("members", number, *_queue_tags(queue), _tag("member_state", name))
+        yield sample("members", number, *_queue_tags(queue), tag("member_state", name))
     for queue, clocks in summary.waits.items():
-        yield _sample("members.permit_wait_oldest_seconds", _age(picture, min(clocks.values())), *_queue_tags(queue))
+        yield sample("members.permit_wait_oldest_seconds", _age(picture, min(clocks.values())), *_queue_tags(queue))
     for (engine, reason), number in summary.unguarded.items():
-        yield _sample("gangs.unguarded", number, _tag("gang_engine", engine), _tag("reason", reason))
+        yield sample("gangs.unguarded", number, tag("gang_engine", engine), tag("reason", reason))
     verdicts = picture.verdicts
     for (queue, blocker), number in verdicts.blocked.items():
-        yield _sample("gangs.blocked", number, *_queue_tags(queue), _tag("blocker", blocker))
+        yield sample("gangs.blocked", number, *_queue_tags(queue), tag("blocker", blocker))
     if verdicts.deadlocked:
-        yield _sample("gangs.deadlocked", len(verdicts.deadlocked))
+        yield sample("gangs.deadlocked", len(verdicts.deadlocked))
     for resource, amount in verdicts.deadlocked_gpus.items():
-        yield _sample("gpus.deadlocked", amount, _tag("gpu_resource", resource))
+        yield sample("gpus.deadlocked", amount, tag("gpu_resource", resource))
 
 
 def _member_counts(gang: GangView) -> list[tuple[str, int]]:
@@ -166,21 +148,21 @@ def chosen(picture: Picture, options: EmitOptions) -> list[GangView]:
 
 def _one_gang(picture: Picture, options: EmitOptions) -> Iterator[Sample]:
     gangs = chosen(picture, options)
-    yield _sample("series.dropped", max(0, len(gangs) - options.max_gangs))
+    yield sample("series.dropped", max(0, len(gangs) - options.max_gangs))
     for gang in gangs[: options.max_gangs]:
         tags = (
-            _tag("gang", gang.name),
+            tag("gang", gang.name),
             *_queue_tags(gang.queue),
-            _tag("owner_kind", gang.owner_kind),
-            _tag("kueue_workload_priority_class", gang.priority_class),
-            *(_tag(options.label_tags[label], value) for label, value in gang.labels if label in options.label_tags),
+            tag("owner_kind", gang.owner_kind),
+            tag("kueue_workload_priority_class", gang.priority_class),
+            *(tag(options.label_tags[label], value) for label, value in gang.labels if label in options.label_tags),
         )
         for name, number in _member_counts(gang):
-            yield _sample("gang.members", number, *tags, _tag("member_state", name))
+            yield sample("gang.members", number, *tags, tag("member_state", name))
         if gang.required is not None:
-            yield _sample("gang.required", gang.required, *tags)
+            yield sample("gang.required", gang.required, *tags)
         if gang.state and gang.since is not None:
-            yield _sample("gang.state_seconds", _age(picture, gang.since), *tags, _tag("gang_state", gang.state))
+            yield sample("gang.state_seconds", _age(picture, gang.since), *tags, tag("gang_state", gang.state))
         for name, amounts in (
             ("gang.gpus_requested", gang.requested),
             ("gang.gpus_allocated", gang.allocated),
@@ -188,77 +170,76 @@ def _one_gang(picture: Picture, options: EmitOptions) -> Iterator[Sample]:
             ("gang.gpus_reserved", gang.reserved),
         ):
             for resource, amount in amounts.items():
-                yield _sample(name, amount, *tags, _tag("gpu_resource", resource))
+                yield sample(name, amount, *tags, tag("gpu_resource", resource))
         if gang.key in picture.verdicts.blockers:
-            yield _sample("gang.blocked", 1, *tags, _tag("blocker", picture.verdicts.blockers[gang.key]))
+            yield sample("gang.blocked", 1, *tags, tag("blocker", picture.verdicts.blockers[gang.key]))
         if gang.requeues:
-            yield _sample("gang.requeues", gang.requeues, *tags)
+            yield sample("gang.requeues", gang.requeues, *tags)
+        yield from gang_domains(picture, gang, tags)
 
 
 def _pod_gpus(picture: Picture) -> Iterator[Sample]:
     gpus = picture.gpus
     totals: dict[str, int] = dict.fromkeys(picture.nodes or (), 0)
     for (queue, resource, use), amount in gpus.allocated.items():
-        yield _sample(
-            "gpus.allocated", amount, *_queue_tags(queue), _tag("gpu_resource", resource), _tag("gpu_use", use)
-        )
+        yield sample("gpus.allocated", amount, *_queue_tags(queue), tag("gpu_resource", resource), tag("gpu_use", use))
         totals.setdefault(resource, 0)
     for (queue, resource, reason), amount in gpus.idle.items():
-        yield _sample(
-            "gpus.idle", amount, *_queue_tags(queue), _tag("gpu_resource", resource), _tag("idle_reason", reason)
+        yield sample(
+            "gpus.idle", amount, *_queue_tags(queue), tag("gpu_resource", resource), tag("idle_reason", reason)
         )
         totals[resource] += amount
     for resource, amount in totals.items():
         # Only the nodes tell which GPUs are held on lost ones: without them some may be idle, and none is no answer.
         if not gpus.unknown[resource] and (amount or picture.nodes is not None):
-            yield _sample("gpus.idle_total", amount, _tag("gpu_resource", resource))
+            yield sample("gpus.idle_total", amount, tag("gpu_resource", resource))
     for (queue, resource), amount in gpus.reserved.items():
-        yield _sample("gpus.reserved", amount, *_queue_tags(queue), _tag("gpu_resource", resource))
+        yield sample("gpus.reserved", amount, *_queue_tags(queue), tag("gpu_resource", resource))
 
 
 def _node_gpus(picture: Picture) -> Iterator[Sample]:
     for resource, totals in (picture.nodes or {}).items():
-        tag = _tag("gpu_resource", resource)
+        of = tag("gpu_resource", resource)
         if totals.capacity:
-            yield _sample("gpus.capacity", totals.capacity, tag)
+            yield sample("gpus.capacity", totals.capacity, of)
         if totals.unhealthy:
-            yield _sample("gpus.unhealthy", totals.unhealthy, tag)
-        yield _sample("gpus.allocatable", totals.allocatable, tag)
-        yield _sample("gpus.schedulable", totals.schedulable, tag)
+            yield sample("gpus.unhealthy", totals.unhealthy, of)
+        yield sample("gpus.allocatable", totals.allocatable, of)
+        yield sample("gpus.schedulable", totals.schedulable, of)
         if picture.free_known:
-            yield _sample("gpus.free", totals.free, tag)
+            yield sample("gpus.free", totals.free, of)
 
 
 def _sources(report: Report) -> Iterator[Sample]:
     for health in report.health:
-        source = _tag("api_source", health.source)
-        yield _sample("source.up", int(health.up), source, _tag("reason", health.reason))
+        source = tag("api_source", health.source)
+        yield sample("source.up", int(health.up), source, tag("reason", health.reason))
         if health.age is not None:
-            yield _sample("source.age_seconds", health.age, source)
+            yield sample("source.age_seconds", health.age, source)
         if health.objects:
-            yield _sample("source.objects", health.objects, source)
+            yield sample("source.objects", health.objects, source)
         if health.resyncs:
-            yield _sample("source.resyncs", health.resyncs, source)
+            yield sample("source.resyncs", health.resyncs, source)
         if health.bad:
-            yield _sample("source.bad_objects", health.bad, source)
+            yield sample("source.bad_objects", health.bad, source)
     for reason, number in report.bad_samples.items():
-        yield _sample("source.bad_samples", number, _tag("reason", reason))
+        yield sample("source.bad_samples", number, tag("reason", reason))
 
 
 def _scheduler(metrics: SchedulerMetrics) -> Iterator[Sample]:
     if metrics.permit_waiting is not None:
-        yield _sample("scheduler.permit_waiting", metrics.permit_waiting)
-    yield _sample("scheduler.permit_entered", metrics.entered)
+        yield sample("scheduler.permit_waiting", metrics.permit_waiting)
+    yield sample("scheduler.permit_entered", metrics.entered)
     for result, seconds in metrics.wait_seconds.items():
-        yield _sample("scheduler.permit_wait_seconds.sum", seconds, _tag("result", result))
+        yield sample("scheduler.permit_wait_seconds.sum", seconds, tag("result", result))
     for result, number in metrics.ended.items():
-        yield _sample("scheduler.permit_wait_seconds.count", number, _tag("result", result))
+        yield sample("scheduler.permit_wait_seconds.count", number, tag("result", result))
     for queue, number in _nonzero(metrics.pending_pods):
-        yield _sample("scheduler.pending_pods", number, _tag("queue", queue))
+        yield sample("scheduler.pending_pods", number, tag("queue", queue))
     for plugin, number in _nonzero(metrics.unschedulable_pods):
-        yield _sample("scheduler.unschedulable_pods", number, _tag("plugin", plugin))
+        yield sample("scheduler.unschedulable_pods", number, tag("plugin", plugin))
     if metrics.assumed_pods:
-        yield _sample("scheduler.assumed_pods", metrics.assumed_pods)
+        yield sample("scheduler.assumed_pods", metrics.assumed_pods)
 
 
 def _nonzero(numbers: Mapping[str, float]) -> list[tuple[str, float]]:
@@ -267,7 +248,7 @@ def _nonzero(numbers: Mapping[str, float]) -> list[tuple[str, float]]:
 
 def phases(durations: Mapping[str, float]) -> list[Sample]:
     """Return how long the phases of a run took, in seconds."""
-    return [_sample("run_seconds", seconds, _tag("phase", phase)) for phase, seconds in durations.items()]
+    return [sample("run_seconds", seconds, tag("phase", phase)) for phase, seconds in durations.items()]
 
 
 #: (name of the metric, tags).

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from datadog_checks.kueue_gang.config_models.validators import taint_parts
+from datadog_checks.kueue_gang.config_models.validators import slot_parts, taint_parts
 from datadog_checks.kueue_gang.derive.rules import GANG_KINDS, Rules
 from datadog_checks.kueue_gang.emit import EmitOptions
 from datadog_checks.kueue_gang.facts import jobs, nodes, pods, queues, topology, workloads
@@ -39,6 +39,9 @@ def rules(config: "InstanceConfig") -> Rules:
         gang_schedulers=frozenset(config.gang_scheduler_names or ()),
         scheduler_versions=tuple((config.scheduler_versions or {}).items()),
         labels=tuple(config.gang_labels_as_tags or ()),
+        topology_levels=tuple(config.topology_levels or ()),
+        slots=tuple(parts for slot in config.slots or () if (parts := slot_parts(slot))),
+        elastic_flavors=frozenset(config.elastic_flavors or ()),
     )
 
 

@@ -418,14 +418,67 @@ def toleration(key: str = "", value: str = "", operator: str = "Equal", effect: 
     return {name: stated for name, stated in made.items() if stated}
 
 
-def flavor(name: str, labels: Mapping[str, str] | None = None, tolerations: Sequence[Json] = ()) -> Json:
-    """Return a ResourceFlavor."""
-    return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "ResourceFlavor",
-        "metadata": {"name": name},
-        "spec": {"nodeLabels": dict(labels or {}), "tolerations": list(tolerations)},
+def flavor(
+    name: str, labels: Mapping[str, str] | None = None, tolerations: Sequence[Json] = (), topology: str = ""
+) -> Json:  # fmt: skip
+    """Return a ResourceFlavor; `topology` is the Topology that it names."""
+    spec: Json = {"nodeLabels": dict(labels or {}), "tolerations": list(tolerations)}
+    if topology:
+        spec["topologyName"] = topology
+    return _kueue("ResourceFlavor", name, spec)
+
+
+def topology_object(name: str, *levels: str) -> Json:
+    """Return a Topology with the node labels of its levels, widest first."""
+    return _kueue("Topology", name, {"levels": [{"nodeLabel": level} for level in levels]})
+
+
+def cluster_queue(
+    name: str,
+    quota: Mapping[str, int],
+    *,
+    reserved: Mapping[str, tuple[int, int]] | None = None,
+    used: Mapping[str, tuple[int, int]] | None = None,
+    checks: Mapping[str, Sequence[str]] | None = None,
+) -> Json:
+    """Return a ClusterQueue with GPU quota by flavor.
+
+    `reserved` and `used` are (total, borrowed) by flavor; `checks` are AdmissionChecks, each with its flavors (none:
+    all).
+    """
+    spec: Json = {"resourceGroups": _resource_groups(quota)}
+    if checks:
+        rules = [{"name": check, "onFlavors": list(flavors)} for check, flavors in checks.items()]
+        spec["admissionChecksStrategy"] = {"admissionChecks": rules}
+    status = {
+        key: [
+            {"name": one, "resources": [{"name": GPU, "total": str(total), "borrowed": str(borrowed)}]}
+            for one, (total, borrowed) in (usage or {}).items()
+        ]
+        for key, usage in (("flavorsReservation", reserved), ("flavorsUsage", used))
     }
+    return {**_kueue("ClusterQueue", name, spec), "status": status}
+
+
+def cohort(name: str, quota: Mapping[str, int]) -> Json:
+    """Return a Cohort with GPU quota of its own by flavor."""
+    return _kueue("Cohort", name, {"resourceGroups": _resource_groups(quota)})
+
+
+def admission_check(name: str, controller: str) -> Json:
+    """Return an AdmissionCheck."""
+    return _kueue("AdmissionCheck", name, {"controllerName": controller})
+
+
+def _kueue(kind: str, name: str, spec: Json) -> Json:
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _resource_groups(quota: Mapping[str, int]) -> list[Json]:
+    flavors = [
+        {"name": name, "resources": [{"name": GPU, "nominalQuota": str(amount)}]} for name, amount in quota.items()
+    ]
+    return [{"coveredResources": [GPU], "flavors": flavors}]
 
 
 def local_queue(name: str, cluster_queue: str, namespace: str = TEAM) -> Json:
@@ -490,8 +543,14 @@ def podset(
     tie: Tie = LONE,
     containers: Sequence[Json] = (),
     gate: str = "",
+    flavor: str = "gpu",
+    request: Json | None = None,
+    assignment: Json | None = None,
 ) -> Json:
-    """Return what a Workload asks for one kind of pod, with what `workload` moves to its status."""
+    """Return what a Workload asks for one kind of pod, with what `workload` moves to its status.
+
+    `request` is its topologyRequest; `flavor` and `assignment`, a topologyAssignment, are what an admission gives.
+    """
     spec: Json = {"containers": [container(gpus), *containers], **tie.spec}
     if gate:
         spec["schedulingGates"] = [{"name": gate}]
@@ -502,7 +561,12 @@ def podset(
     }
     if minimum is not None:
         made["minCount"] = minimum
-    return {"spec": made, "assigned": count if assigned is None else assigned, "reclaimed": reclaimed}
+    if request is not None:
+        made["topologyRequest"] = request
+    given: Json = {"name": name, "count": count if assigned is None else assigned, "flavors": {GPU: flavor}}
+    if assignment is not None:
+        given["topologyAssignment"] = assignment
+    return {"spec": made, "given": given, "reclaimed": reclaimed}
 
 
 def workload(
@@ -547,9 +611,7 @@ def workload(
     if reserved is not None:
         status["admission"] = {
             "clusterQueue": cluster_queue,
-            "podSetAssignments": [
-                {"name": made["spec"]["name"], "count": made["assigned"], "flavors": {GPU: "gpu"}} for made in podsets
-            ],
+            "podSetAssignments": [made["given"] for made in podsets],
         }
     reclaimed = [
         {"name": made["spec"]["name"], "count": made["reclaimed"]} for made in podsets if made["reclaimed"]

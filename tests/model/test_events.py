@@ -34,7 +34,10 @@ from tests.model.build import (
     Json,
     Seen,
     Tie,
+    admission_check,
     bound,
+    cluster_queue,
+    cohort,
     flavor,
     job,
     local_queue,
@@ -55,6 +58,7 @@ from tests.model.build import (
     reducers,
     taint,
     toleration,
+    topology_object,
     unscheduled,
     workload,
 )
@@ -82,6 +86,22 @@ TIES = (
 )
 GPUS: tuple[int | dict[str, int], ...] = (8, 4, 0, {MIG: 2})
 TAINTS: tuple[list[Json], ...] = ([], [], [taint("pool", "train")], [taint("maintenance")])
+BLOCK, RACK, HOST = "example.com/block", "example.com/rack", "kubernetes.io/hostname"
+LABELS: tuple[dict[str, str], ...] = (
+    {BLOCK: "a", RACK: "r", HOST: "h0"},
+    {BLOCK: "a", RACK: "s", HOST: "h1"},
+    {BLOCK: "b", RACK: "r", HOST: "h2"},
+    {BLOCK: "b", HOST: "h2"},
+    {},
+)
+REQUESTS: tuple[Json | None, ...] = (
+    None,
+    {"required": RACK},
+    {"preferred": BLOCK},
+    {"unconstrained": True},
+    {"podSetSliceRequiredTopology": RACK, "podSetSliceSize": 2},
+)
+ON_A_HOST: Json = {"levels": [HOST], "domains": [{"values": ["h0"], "count": 2}]}
 OWNERS = (("JobSet", "js"), ("Job", "etl"), ("PyTorchJob", "train"), None)
 COUNTS = (
     None,
@@ -97,8 +117,8 @@ UNREAD = tuple(
 )
 RULES = (
     Rules(),
-    Rules(namespaces=("blue",)),
-    Rules(exclude_namespaces=("gre*",), include_cpu_gangs=True),
+    Rules(namespaces=("blue",), topology_levels=(BLOCK, RACK)),
+    Rules(exclude_namespaces=("gre*",), include_cpu_gangs=True, elastic_flavors=frozenset({"other"}), slots=((2, 4),)),
     Rules(gang_engines=frozenset({"kueue", "coscheduling"}), implicit_gangs=False),
     Rules(tolerated_taints=(Toleration("maintenance", "Exists", "", ""),), gang_schedulers=frozenset({GANG_SCHEDULER})),
     Rules(scheduler_versions=((GANG_SCHEDULER, 34), (DEFAULT_SCHEDULER, 36)), grace=15.0),
@@ -142,7 +162,9 @@ def _pods() -> st.SearchStrategy[Event]:
 
 
 def _nodes() -> st.SearchStrategy[Event]:
-    def made(name: str, gpus: int, status: str, taints: int, since: int, *, cordoned: bool) -> Event:
+    def made(
+        name: str, gpus: int, status: str, taints: int, since: int, labels: int, pool: str, *, cordoned: bool
+    ) -> Event:  # fmt: skip
         return _put(
             node(
                 name,
@@ -151,7 +173,7 @@ def _nodes() -> st.SearchStrategy[Event]:
                 since=since,
                 cordoned=cordoned,
                 taints=TAINTS[taints],
-                labels={"pool": "train"},
+                labels={"pool": pool, **LABELS[labels]},
             )
         )
 
@@ -162,13 +184,31 @@ def _nodes() -> st.SearchStrategy[Event]:
         st.sampled_from(("True", "True", "False", "Unknown", "")),
         st.integers(0, len(TAINTS) - 1),
         st.sampled_from((30, 300)),
+        st.integers(0, len(LABELS) - 1),
+        st.sampled_from(("train", "train", "spare")),
         cordoned=st.booleans(),
     )
 
 
 def _workloads() -> st.SearchStrategy[Event]:
-    def made(name: str, space: str, owner: int, size: int, admission: int, finished: int | None, queue: str) -> Event:
-        made_of = podset(size, tie=of_group("other") if owner == 2 else LONE)
+    def made(
+        name: str,
+        space: str,
+        owner: int,
+        size: int,
+        admission: int,
+        finished: int | None,
+        queue: str,
+        placed: tuple[Json | None, Json | None],
+    ) -> Event:
+        request, assignment = placed
+        made_of = podset(
+            size,
+            tie=of_group("other") if owner == 2 else LONE,
+            request=request,
+            assignment=assignment,
+            flavor="gpu" if assignment else "other",
+        )
         conditions = ADMISSIONS[admission]
         return _put(
             workload(name, OWNERS[owner], made_of, namespace=space, finished=finished, queue=queue, **conditions)
@@ -183,6 +223,7 @@ def _workloads() -> st.SearchStrategy[Event]:
         st.integers(0, len(ADMISSIONS) - 1),
         st.sampled_from((None, None, 50)),
         st.sampled_from(("lq", "lq-2", "")),
+        st.tuples(st.sampled_from(REQUESTS), st.sampled_from((None, ON_A_HOST))),
     )
 
 
@@ -212,10 +253,33 @@ def _small_objects() -> st.SearchStrategy[Event]:
             space,
         ),
         st.builds(
-            lambda *, tolerates: _put(
-                flavor("gpu", {"pool": "train"}, [toleration("pool", "train")] if tolerates else [])
+            lambda name, pool, topology, *, tolerates: _put(
+                flavor(name, {"pool": pool}, [toleration("pool", "train")] if tolerates else [], topology)
             ),
+            st.sampled_from(("gpu", "other")),
+            st.sampled_from(("train", "train", "spare")),
+            st.sampled_from(("", "dc", "dc", "flat")),
             tolerates=st.booleans(),
+        ),
+        st.builds(
+            lambda name, levels: _put(topology_object(name, *levels)),
+            st.sampled_from(("dc", "flat")),
+            st.sampled_from(((BLOCK, RACK, HOST), (RACK,), ())),
+        ),
+        st.builds(
+            lambda name, flavor, amount, used, checks: _put(
+                cluster_queue(name, {flavor: amount}, used={flavor: (used, used // 2)}, checks=checks)
+            ),
+            st.sampled_from(("cq", "cq-2")),
+            st.sampled_from(("gpu", "other")),
+            st.integers(0, 100),
+            number,
+            st.sampled_from((None, {"grow": ()}, {"grow": ("other",)})),
+        ),
+        st.builds(lambda amount: _put(cohort("all", {"gpu": amount})), number),
+        st.builds(
+            lambda controller: _put(admission_check("grow", controller)),
+            st.sampled_from(("kueue.x-k8s.io/provisioning-request", "kueue.x-k8s.io/multikueue")),
         ),
     )
 
@@ -242,11 +306,14 @@ def _ready(name: str, tie: Tie, where: str, space: str = "blue") -> Json:
 
 #: A cluster at work, from which half of the lives begin: three gangs that run and one that waits.
 AT_WORK = (
-    *(node(name, 32) for name in NODES),
+    *(node(name, 32, labels={"pool": "train", **LABELS[number]}) for number, name in enumerate(NODES)),
+    topology_object("dc", BLOCK, RACK, HOST),
+    flavor("gpu", {"pool": "train"}, topology="dc"),
+    cluster_queue("cq", {"gpu": 200}),
     pod_group("train", 2, namespace="blue"),
     _ready("p0", of_group("train"), "n0"),
     _ready("p1", of_group("train"), "n1"),
-    workload("wl", ("JobSet", "js"), podset(2), namespace="blue", admitted=500),
+    workload("wl", ("JobSet", "js"), podset(2, request={"required": RACK}), namespace="blue", admitted=500),
     _ready("p2", of_workload("wl"), "n0"),
     _ready("p3", of_workload("wl"), "n2"),
     native_group("train", 2, namespace="green"),
@@ -395,6 +462,8 @@ def test_the_events_reach_every_state():
     states: set[str | None] = set()
     engines: set[str] = set()
     uses: set[str] = set()
+    verdicts: set[str] = set()
+    told_of: set[str] = set()
 
     @seed(1)
     @settings(max_examples=150, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -407,8 +476,12 @@ def test_the_events_reach_every_state():
             states.update(gang.state for gang in picture.gangs)
             engines.update(gang.queue.engine for gang in picture.gangs)
             uses.update(use for _, resource, use in picture.gpus.allocated if resource == GPU)
+            verdicts.update(gang.placement.verdict for gang in picture.gangs if gang.placement)
+            told_of.update(name for name in ("nominal", "without_pods", "unbacked") if getattr(picture.quotas, name))
 
     live()
     assert engines == {"coscheduling", "kubernetes", "kueue", "job"}
     assert {"running", "partial", "waiting", "rejected", "queued", "orphan"} <= states
     assert uses == {"busy", "idle", "other"}
+    assert verdicts == {"", "match", "violation", "unobservable"}
+    assert told_of == {"nominal", "without_pods", "unbacked"}

@@ -362,6 +362,14 @@ def told(seen: Seen, rename: Callable[[str], str] = lambda name: name) -> dict[s
         "nodes": {name: repr(totals) for name, totals in (picture.nodes or {}).items()},
         "unobservable": {key: number for key, number in picture.unobservable.items() if number},
         "unknown": set(picture.gpus.unknown),
+        "layouts": picture.layouts,
+        "quotas": picture.quotas,
+        "placements": {key: number for key, number in picture.summary.placements.items() if number},
+        "needed": {
+            (view.key[0], rename(view.key[1]), view.key[2]): picture.needed(view.placement)
+            for view in picture.gangs
+            if view.placement
+        },
         "blockers": {
             (engine, rename(space), name): blocker
             for (engine, space, name), blocker in picture.verdicts.blockers.items()

@@ -227,7 +227,7 @@ def test_each_step_suffices(objects: list[Json]) -> None:
 @MANY
 @given(places())
 def test_no_step_is_forgotten(objects: list[Json]) -> None:
-    """Each node that would do if it were uncordoned or rid of pods that do not go is told, and each other gang."""
+    """Each node that would do if uncordoned, or rid of the pods that do not go, is told, and each other gang."""
     near = shown(*objects).near
     if near.blocker not in OF_NODES:
         return

@@ -7,7 +7,7 @@ First what it is and what keeps it from running, then the member that the others
 and last each member. Only steps that the fit engine verified are shown.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from datadog_checks.kueue_gang.commands.terminal import BOLD, COLOURS, DIM, GREEN, RED, YELLOW, age, cut, painter
 from datadog_checks.kueue_gang.derive.closeup import CloseUp, Member
@@ -61,6 +61,7 @@ def _lines(found: CloseUp, now: float, paint: Callable[[str, str], str], width: 
         f"  {_identity(found)}",
         f"  {up} of {_number(view.required)} required members are up; it holds {held} GPUs, {idle} of them idle",
     ]
+    lines += [f"  placement: {line}" for line in _placement(found)]
     if found.blocker:
         more = ", deadlocked with another gang" if found.deadlocked else ""
         lines.append("  blocker: " + paint(RED, found.blocker + more))
@@ -77,6 +78,24 @@ def _identity(found: CloseUp) -> str:
     queue = f"queue {view.queue.local_queue} of {view.queue.cluster_queue}" if view.queue.local_queue != NONE else ""
     kind = "" if view.owner_kind == NONE else view.owner_kind
     return ", ".join(part for part in (view.queue.engine, kind, queue) if part)
+
+
+def _placement(found: CloseUp) -> Iterator[str]:
+    """Yield whether a gang lies as it asked, and over how many domains of each level, against the least possible."""
+    place = found.view.placement
+    if place is None:
+        return
+    spans = [
+        f"{number} of {level}"
+        + (f" ({found.needed[level]} would do)" if found.needed.get(level, number) < number else "")
+        for level, number, _ in place.domains
+    ]
+    verdict = f"{place.verdict} at {place.level}" if place.verdict else ""
+    told = "; ".join(part for part in (verdict, ", ".join(spans)) if part)
+    if told:
+        yield told
+    if place.outside:
+        yield f"{place.outside} members run elsewhere than Kueue assigned them"
 
 
 def _number(required: int | None) -> str:

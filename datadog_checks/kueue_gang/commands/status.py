@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from datadog_checks.kueue_gang import settings
-from datadog_checks.kueue_gang.commands import gang
+from datadog_checks.kueue_gang.commands import gang, places
 from datadog_checks.kueue_gang.commands.terminal import (
     BOLD,
     CLEAR,
@@ -61,10 +61,12 @@ _ORDER = (
 assert set(_ORDER) == set(STATES_SENT)  # noqa: S101 - a state that was forgotten here would vanish from the table
 
 #: MEMBERS comes last: one long cell of it would push the others out of sight.
-_COLUMNS = ("NAMESPACE", "GANG", "ENGINE", "QUEUE", "STATE", "UP", "HELD", "IDLE", "AGE", "BLOCKER", "MEMBERS")
+_COLUMNS = (
+    "NAMESPACE", "GANG", "ENGINE", "QUEUE", "STATE", "UP", "HELD", "IDLE", "AGE", "BLOCKER", "PLACEMENT", "MEMBERS",
+)  # fmt: skip
 _RIGHT = {"UP", "HELD", "IDLE", "AGE"}
 #: Columns that a narrow terminal does without, in this order.
-_DROPPED: Final = ("ENGINE", "QUEUE", "AGE")
+_DROPPED: Final = ("ENGINE", "QUEUE", "PLACEMENT", "AGE")
 #: Characters of MEMBERS for which a column is dropped.
 _MEMBERS_WANTED: Final = 24
 #: Columns that are shortened when that is not enough, in this order, and the characters that are left of them at least.
@@ -251,6 +253,8 @@ def table(picture: Picture, unseen: Sequence[str], view: View) -> str:
     gangs = sorted(picture.gangs, key=_rank)
     lines += ["", *_rows(gangs, picture, view.width, paint)] if gangs else []
     lines += ["", *_gpu_lines(picture, view.namespaces, paint)] if picture.nodes or picture.gpus.allocated else []
+    told = places.lines(picture)
+    lines += ["", *told, *(paint(RED, line) for line in places.misplaced(gangs))] if told else []
     lines += _unseen(picture, unseen, paint)
     return "\n".join(lines)
 
@@ -326,6 +330,7 @@ def _cells(gang: GangView, picture: Picture) -> tuple[str, ...]:
         _amounts(gang.idle),
         age(None if gang.since is None else now - gang.since),
         f"{blocker}, deadlock" if gang.key in verdicts.deadlocked else blocker,
+        (gang.placement.verdict if gang.placement else "") or "-",
         ", ".join(f"{number} {name}" for name, number in sorted(others)) or "-",
     )
 
@@ -366,11 +371,7 @@ def _sum(amounts: Mapping[tuple[Any, str, str], int], resource: str, what: str) 
 
 
 def _unseen(picture: Picture, unseen: Sequence[str], paint: Callable[[str, str], str]) -> list[str]:
-    lines = [
-        f"not observable: {signal} of {number} gang{'' if number == 1 else 's'} ({reason.replace('_', ' ')})"
-        for (signal, reason), number in sorted(picture.unobservable.items())
-    ]
-    lines += unseen
+    lines = [*places.unobservable(picture), *unseen]
     return ["", *(paint(YELLOW, line) for line in lines)] if lines else []
 
 
@@ -381,7 +382,11 @@ def as_json(picture: Picture, reading: Reading, near: Sequence[CloseUp], *, memb
         {
             "now": picture.now,
             "gangs": [
-                {**_gang_json(view, picture), **gang.as_json(details[view.key], members=members)}
+                {
+                    **_gang_json(view, picture),
+                    "placement": places.gang_json(picture, view),
+                    **gang.as_json(details[view.key], members=members),
+                }
                 for view in sorted(picture.gangs, key=_rank)
                 if view.key in details
             ],
@@ -399,10 +404,8 @@ def as_json(picture: Picture, reading: Reading, near: Sequence[CloseUp], *, memb
                 }
                 for resource, totals in sorted((picture.nodes or {}).items())
             },
-            "unobservable": [
-                {"signal": signal, "reason": reason, "gangs": number}
-                for (signal, reason), number in sorted(picture.unobservable.items())
-            ],
+            "topology": places.topology_json(picture),
+            "unobservable": places.unobservable_json(picture),
             "sources": [
                 {
                     "api_source": one.source,

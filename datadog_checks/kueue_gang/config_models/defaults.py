@@ -149,6 +149,10 @@ def instance_skip_proxy():
     return False
 
 
+def instance_slots():
+    return ["1x1", "1x8", "2x8", "4x8", "8x8"]
+
+
 def instance_sync():
     return "watch"
 

@@ -110,6 +110,7 @@ class InstanceConfig(BaseModel):
     collect_kubernetes: Optional[bool] = None
     connect_timeout: Optional[float] = None
     disable_generic_tags: Optional[bool] = None
+    elastic_flavors: Optional[tuple[str, ...]] = None
     empty_default_hostname: Optional[bool] = None
     enable_health_service_check: Optional[bool] = None
     enable_legacy_tags_normalization: Optional[bool] = None
@@ -172,6 +173,7 @@ class InstanceConfig(BaseModel):
     service: Optional[str] = None
     share_labels: Optional[MappingProxyType[str, Union[bool, ShareLabels]]] = None
     skip_proxy: Optional[bool] = None
+    slots: Optional[tuple[str, ...]] = None
     sync: Optional[Literal["watch", "list"]] = None
     tag_by_endpoint: Optional[bool] = None
     tags: Optional[tuple[str, ...]] = None
@@ -186,6 +188,7 @@ class InstanceConfig(BaseModel):
     tls_use_host_header: Optional[bool] = None
     tls_verify: Optional[bool] = None
     tolerated_taints: Optional[tuple[str, ...]] = None
+    topology_levels: Optional[tuple[str, ...]] = None
     use_latest_spec: Optional[bool] = None
     use_legacy_auth_encoding: Optional[bool] = None
     use_process_start_time: Optional[bool] = None

@@ -107,6 +107,9 @@ MAX_LABEL_TAGS = 5
 #: Resources of every pod and node. A pattern that takes one of these for a GPU makes all figures wrong.
 PLAIN_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage", "hugepages-2Mi", "hugepages-1Gi")
 
+#: The most pods, and GPUs a pod, of a slot.
+MAX_SLOT = 100_000
+
 #: Minor versions of Kubernetes that may be meant: gang scheduling as a plugin began with 1.16.
 OLDEST_MINOR, NEWEST_MINOR = 16, 99
 
@@ -121,13 +124,14 @@ _AUTH_EXAMPLE = (
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _DNS_NAME = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
 _QUALIFIED = rf"({_DNS_NAME}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
-_SCHEDULER_NAME = re.compile(_DNS_NAME)
+_OBJECT_NAME = re.compile(_DNS_NAME)
 _LABEL_KEY = re.compile(_QUALIFIED)
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _NAMESPACE_PATTERN = re.compile(r"[-a-z0-9*?\[\]!]+")
 _RESOURCE_PATTERN = re.compile(r"[-A-Za-z0-9_./*?\[\]!]+")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 _TAG_KEY = re.compile(r"[a-z][a-z0-9_./-]{0,99}")
+_SLOT = re.compile(r"([0-9]{1,9})x([0-9]{1,9})")
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _VERSION = re.compile(r"v?1\.(?P<minor>[0-9]+)(\.[0-9]+)?")
 
@@ -145,6 +149,12 @@ def taint_parts(taint: str) -> tuple[str, str | None, str | None]:
         return key, None, None
     value, has_effect, effect = rest.partition(":")
     return key, value, effect if has_effect else None
+
+
+def slot_parts(slot: str) -> tuple[int, int] | None:
+    """Split `2x8` into the number of pods and the GPUs a pod; None where it is no such text."""
+    found = _SLOT.fullmatch(slot)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 # How a value is refused.
@@ -284,8 +294,10 @@ def _matching(pattern: re.Pattern[str], what: str) -> Convert[str]:
     return convert
 
 
+_level = _matching(_LABEL_KEY, "the key of a node label, such as topology.kubernetes.io/zone")
+_flavor = _matching(_OBJECT_NAME, "the exact name of a ResourceFlavor")
 _namespace = _matching(_NAMESPACE_PATTERN, "the name of a namespace or a pattern, such as team-*")
-_scheduler = _matching(_SCHEDULER_NAME, "the schedulerName of pods")
+_scheduler = _matching(_OBJECT_NAME, "the schedulerName of pods")
 _job_kind = _matching(_KIND, "the kind of a job as its manifest says it, such as JobSet")
 _resource = _matching(_RESOURCE_PATTERN, "the name of a resource or a pattern, such as nvidia.com/mig-*")
 
@@ -326,6 +338,17 @@ def _taint(option: str, value: object) -> str:
     if problem:
         raise _refusal(option, f"holds {_shown(taint)}: {problem}")
     return taint
+
+
+def _slot(option: str, value: object) -> str:
+    slot = _text(option, value)
+    numbers = slot_parts(slot)
+    if numbers is None or not all(1 <= number <= MAX_SLOT for number in numbers):
+        raise _refusal(
+            option,
+            f"holds {_shown(slot)}: write pods x GPUs a pod, each from 1 to {MAX_SLOT}, such as 2x8",
+        )
+    return "{}x{}".format(*numbers)
 
 
 def _mapped(option: str, value: object, example: str) -> Mapping[object, object]:
@@ -477,6 +500,12 @@ instance_sync = _rule("sync", _one_of("watch", "list"))
 instance_include_cpu_gangs = _rule("include_cpu_gangs", _boolean)
 instance_gpu_resources = _rule("gpu_resources", _list_of(_gpu_resource, meaning_of_none="to use the default"))
 instance_tolerated_taints = _rule("tolerated_taints", _list_of(_taint, meaning_of_none="where no taint is meant"))
+instance_elastic_flavors = _rule("elastic_flavors", _list_of(_flavor, meaning_of_none="where no flavor grows"))
+instance_topology_levels = _rule(
+    "topology_levels",
+    _list_of(_level, meaning_of_none="to use the Topology objects of Kueue"),
+)
+instance_slots = _rule("slots", _list_of(_slot, meaning_of_none="to use the default"))
 instance_grace_seconds = _rule("grace_seconds", _number(least=0, use="0 is the least, for no grace at all"))
 instance_zero_tail_seconds = _rule("zero_tail_seconds", _number(least=0, use="0 is the least, for no zeros at all"))
 instance_per_gang_metrics = _rule("per_gang_metrics", _one_of("attention", "all", "none"))

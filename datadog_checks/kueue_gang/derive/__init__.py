@@ -9,6 +9,10 @@
 * `permit`: which of the possible Permit waiters wait for certain.
 * `states`: the state of each gang and its clock.
 * `gpus`: which GPUs are busy, idle or of no gang, and what the nodes have free.
+* `taints`: which nodes take pods.
+* `domains`: the domains of a topology over the nodes of one flavor; `topology`: those of all flavors; `placement`:
+  where gangs lie in them, and whether that is what they asked for.
+* `quota`: GPU quota that is reserved without pods, or that no node stands behind.
 * `guard`: the gangs that no gang scheduler protects.
 * `transitions`: what is remembered from one picture to the next.
 * `drawing`: what is told of one component; `picture`: all of it together; `deriver`: only what changed, anew.

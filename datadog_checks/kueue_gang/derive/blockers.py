@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.asks import Alternatives, requested, unplaced
-from datadog_checks.kueue_gang.derive.fit import LATER, SOON, Fleet
+from datadog_checks.kueue_gang.derive.fit import Fits
+from datadog_checks.kueue_gang.derive.fleet import LATER, SOON
 from datadog_checks.kueue_gang.derive.kueue import Kueue
 from datadog_checks.kueue_gang.derive.labels import would_fit_labelled
 from datadog_checks.kueue_gang.derive.members import GROUP, PERMIT_REJECTION, PLACED, PREFILTER, families
@@ -62,26 +63,29 @@ class Outlook:
     There are several alternatives where Kueue may still choose between flavors: one that fits is enough.
     """
 
-    def __init__(self, alternatives: Alternatives, fleet: Fleet) -> None:
-        """Take what is to be placed; without a fleet that is known do not ask."""
+    def __init__(self, alternatives: Alternatives, fits: Fits) -> None:
+        """Take what is to be placed, and who knows what fits."""
         self._alternatives = alternatives
-        self._fleet = fleet
+        self._fits = fits
+        self._known: dict[int, bool] = {}
 
     def fits(self, when: int = 0) -> bool:
         """Tell whether it would fit at a time (see `fit`)."""
-        return any(self._fleet.fits(asks, when) for asks in self._alternatives)
+        if when not in self._known:
+            self._known[when] = any(self._fits.fits(asks, when) for asks in self._alternatives)
+        return self._known[when]
 
     def enough(self) -> bool:
         """Tell whether the free GPUs suffice in sum."""
-        return any(self._fleet.enough(asks) for asks in self._alternatives)
+        return any(self._fits.enough(asks) for asks in self._alternatives)
 
     def exceeds(self) -> bool:
         """Tell whether a pod asks for more GPUs than any node has."""
-        return bool(self._alternatives) and all(self._fleet.exceeds(asks) for asks in self._alternatives)
+        return bool(self._alternatives) and all(self._fits.exceeds(asks) for asks in self._alternatives)
 
     def labelled(self) -> bool:
         """Tell whether it would fit if the nodes that lack a level label had it."""
-        return any(would_fit_labelled(self._fleet, asks) for asks in self._alternatives)
+        return any(would_fit_labelled(self._fits, asks) for asks in self._alternatives)
 
 
 def _never(_case: Case, _look: Outlook) -> bool:

@@ -8,14 +8,14 @@ has placed before one that pulls its image. It is what a person looks at first.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.asks import requested
 from datadog_checks.kueue_gang.derive.blockers import Case
-from datadog_checks.kueue_gang.derive.fit import Fleet
+from datadog_checks.kueue_gang.derive.fit import Fits
 from datadog_checks.kueue_gang.derive.kueue import Kueue
 from datadog_checks.kueue_gang.derive.members import PLACED, UP
 from datadog_checks.kueue_gang.derive.membership import Gang
@@ -48,7 +48,10 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CloseUp:
-    """A gang with its members, the member that it waits for, and the steps that would let it run, cheapest first."""
+    """A gang with its members, the member that it waits for, and the steps that would let it run, cheapest first.
+
+    `needed` are the fewest domains of each level that could hold its placed members.
+    """
 
     view: GangView
     blocker: str | None
@@ -56,6 +59,7 @@ class CloseUp:
     members: tuple[Member, ...]
     laggard: Member | None
     steps: tuple[Step, ...]
+    needed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -64,7 +68,7 @@ class Seen:
 
     picture: Picture
     kueue: Kueue
-    fleet: Fleet
+    fits: Fits
     gangs: dict[Key, tuple[Gang, list[str], Case | None]] = field(default_factory=dict)
     _all_tenants: tuple[Tenant, ...] = ()
     _known: dict[object, tuple[Step, ...]] = field(default_factory=dict)
@@ -83,15 +87,16 @@ class Seen:
             plight = Plight(view.key, view.name, blocker, asks, gang.workload, queue, self._tenants())
             found = self._steps(plight, most)
         members = members_of(zip(gang.members, classes, strict=True))
-        return CloseUp(view, blocker, view.key in verdicts.deadlocked, members, laggard(members), found)
+        needed = self.picture.needed(view.placement) if view.placement else {}
+        return CloseUp(view, blocker, view.key in verdicts.deadlocked, members, laggard(members), found, needed)
 
     def _steps(self, plight: Plight, most: int | None) -> tuple[Step, ...]:
         """Find the steps; gangs that hold nothing and ask for the same have the same, unless their objects say more."""
         if plight.blocker in OF_OBJECTS or any(one.key == plight.key and one.held for one in plight.tenants):
-            return tuple(islice(steps(plight, self.fleet), most))
+            return tuple(islice(steps(plight, self.fits), most))
         key = plight.blocker, plight.alternatives, most
         if key not in self._known:
-            self._known[key] = tuple(islice(steps(plight, self.fleet), most))
+            self._known[key] = tuple(islice(steps(plight, self.fits), most))
         return self._known[key]
 
     def _tenants(self) -> tuple[Tenant, ...]:

@@ -126,3 +126,11 @@ class Components:
 def names_of_pod(pod: Pod) -> tuple[str, ...]:
     """Return the names that tie a pod; one that names nothing shares a component with some others of its namespace."""
     return pod.ties.names or (f"\0{crc32(pod.name.encode()) % _SHARDS}",)
+
+
+def put(holder: dict, key: object, value: object | None) -> None:  # type: ignore[type-arg]
+    """Hold a value under a key; None takes it away."""
+    if value is None:
+        holder.pop(key, None)
+    else:
+        holder[key] = value

@@ -14,9 +14,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from datadog_checks.kueue_gang.derive.fit import LATER, Ask, Fleet
+from datadog_checks.kueue_gang.derive.fit import Ask, Fits
+from datadog_checks.kueue_gang.derive.fleet import LATER, Fleet, Room
 from datadog_checks.kueue_gang.derive.rooms import Held, plus
 from datadog_checks.kueue_gang.derive.transitions import Key
+from datadog_checks.kueue_gang.facts.nodes import Node
 
 
 class Holder(NamedTuple):
@@ -27,13 +29,14 @@ class Holder(NamedTuple):
     held: Held
 
 
-def deadlocked(holders: Iterable[Holder], fleet: Fleet) -> frozenset[Key]:
+def deadlocked(holders: Iterable[Holder], fits: Fits) -> frozenset[Key]:
     """Return the gangs that are deadlocked."""
+    fleet = fits.fleet
     rest = sorted(holders, key=lambda holder: holder.key)
     if len(rest) < 2:  # noqa: PLR2004 - it takes two
         return frozenset()
     with ExitStack() as released:
-        while fitting := [holder for holder in rest if fleet.fits(holder.asks, LATER)]:
+        while fitting := [holder for holder in rest if fits.fits(holder.asks, LATER)]:
             for holder in fitting:
                 released.enter_context(fleet.supposing(_given_back(holder, fleet)))
             rest = [holder for holder in rest if holder not in fitting]
@@ -43,12 +46,12 @@ def deadlocked(holders: Iterable[Holder], fleet: Fleet) -> frozenset[Key]:
             with fleet.supposing(_given_back(other, fleet)):
                 for asks, alike in waiting.items():
                     left = [one for one in alike if one is not other and one.key not in found]
-                    if left and fleet.fits(asks, LATER):
+                    if left and fits.fits(asks, LATER):
                         found.update(one.key for one in left)
         return frozenset(found)
 
 
-def _given_back(holder: Holder, fleet: Fleet) -> Mapping[str, tuple]:  # type: ignore[type-arg]
+def _given_back(holder: Holder, fleet: Fleet) -> Mapping[str, tuple[Node, Room]]:
     """Return the nodes on which a gang holds GPUs as they would be without it."""
     return {
         name: (known[0], plus(known[1], amounts))

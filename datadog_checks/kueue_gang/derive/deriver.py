@@ -17,13 +17,13 @@ from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
 from datadog_checks.kueue_gang.derive.closeup import Seen
-from datadog_checks.kueue_gang.derive.components import Component, Components, names_of_pod
+from datadog_checks.kueue_gang.derive.components import Component, Components, names_of_pod, put
 from datadog_checks.kueue_gang.derive.drawing import NEVER, NOT_DRAWN, Context, Drawn, classes_of, draw
 from datadog_checks.kueue_gang.derive.gpus import NodeLedger
 from datadog_checks.kueue_gang.derive.guard import known_gang_schedulers
 from datadog_checks.kueue_gang.derive.judging import Judge
 from datadog_checks.kueue_gang.derive.kueue import KueueObjects
-from datadog_checks.kueue_gang.derive.members import lost_at
+from datadog_checks.kueue_gang.derive.members import lost_at, readiness
 from datadog_checks.kueue_gang.derive.membership import WORKLOADS, membership
 from datadog_checks.kueue_gang.derive.permit import (
     ANY_UNPLACED,
@@ -35,8 +35,10 @@ from datadog_checks.kueue_gang.derive.permit import (
     settle_by_room,
 )
 from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Picture, Summary, Verdicts
+from datadog_checks.kueue_gang.derive.quota import QuotaBook
 from datadog_checks.kueue_gang.derive.rooms import Rooms
 from datadog_checks.kueue_gang.derive.rules import Rules
+from datadog_checks.kueue_gang.derive.topology import TopologyLedger
 from datadog_checks.kueue_gang.derive.transitions import STILL, Key, Memory
 from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED, Changes, Cluster, SchedulerCount
 from datadog_checks.kueue_gang.facts.nodes import Node
@@ -79,6 +81,8 @@ class Deriver:
         self._lost_from: dict[str, float] = {}
         self._queues: dict[tuple[str, str], str] = {}
         self._ledger = NodeLedger(rules)
+        self._topology = TopologyLedger(rules, self._ledger)
+        self._quota = QuotaBook(rules)
         self._rooms = Rooms()
         self._judge = Judge(self._rooms)
         self._kueue = KueueObjects()
@@ -105,6 +109,7 @@ class Deriver:
 
     def apply(self, changes: Changes, now: float) -> Picture:
         """Take changes and return the picture at `now`."""
+        self._topology.take(changes)
         moved_nodes = self._take_nodes(changes)
         dirty = self._take_objects(changes)
         # What nodes, time or context change may change the class of members that are the same.
@@ -117,9 +122,10 @@ class Deriver:
             component.found = None
         dirty |= reclassify | self._on_sensitivity(changes.scheduler)
         nodes_changed = self._ledger.refresh()
-        room = self._rooms.fleet.version
+        room = self._rooms.version
         self._rooms.refresh(nodes_changed, self._ledger.allocated, now)
         count_changed, self._scheduler = changes.scheduler != self._scheduler, changes.scheduler
+        figures_changed = self._topology.refresh(nodes_changed) | self._quota.take(changes)
         removed = self._components.take_removed()
         stale, fresh = set[Key](), set[Key]()
         for component in removed:
@@ -129,12 +135,14 @@ class Deriver:
             stale |= self._withdraw(component)
         for component in dirty.values():
             self._sort(component, now)
-        moved = room != self._rooms.fleet.version or nodes_changed or count_changed
+        moved = room != self._rooms.version or self._judge.behind
+        moved |= bool(nodes_changed) or count_changed or figures_changed
         if self._picture is None or seen_anew or dirty or removed or moved:
             dirty |= self._settle(changes.scheduler)
             for component in dirty.values():
+                before = () if id(component) in reclassify else component.drawn.views
                 stale |= self._withdraw(component)
-                fresh |= self._draw(component, now)
+                fresh |= self._draw(component, now, before)
             self._forget(stale - fresh)
             # What the scheduler holds for waiters is known by now.
             self._rooms.refresh((), self._ledger.allocated, now)
@@ -153,7 +161,7 @@ class Deriver:
 
     def seen(self) -> Seen:
         """Return the cluster as it was last seen, from which gangs are shown from near; until the next `apply`."""
-        seen = Seen(self._picture or Picture(now=self._at), self._context.kueue, self._rooms.fleet)
+        seen = Seen(self._picture or Picture(now=self._at), self._context.kueue, self._rooms.fits)
         for component in self._components:
             for gang, (classes, _) in zip(
                 component.found.gangs if component.found else (), component.settled, strict=True
@@ -164,8 +172,8 @@ class Deriver:
     # --- taking changes ----------------------------------------------------------------------------------------------
 
     def _take_nodes(self, changes: Changes) -> set[str]:
-        """Take nodes and flavors; return the nodes whose loss or return touches the pods on them."""
-        moved = set()
+        """Take nodes and flavors; return the nodes whose loss, return or place touches the pods on them."""
+        moved, look_of = set(), self._topology.places.look_of
         for old, new in changes.nodes:
             name = (new or old).name  # type: ignore[union-attr] # one of the two is there
             self._lost_from.pop(name, None)
@@ -178,7 +186,7 @@ class Deriver:
                     self._lost_from[name] = turns_lost
             self._ledger.take_node(name, new)
             self._rooms.take_node(name, new)
-            if _readiness(old) != _readiness(new):
+            if readiness(old) != readiness(new) or look_of(old) != look_of(new):
                 moved.add(name)
         if changes.flavors:
             self._ledger.take_flavors(changes.flavors)
@@ -192,17 +200,17 @@ class Deriver:
             for group, here in ((old_group, False), (new_group, True)):
                 if group:
                     component = self._touch(group.namespace, (group.name,), touched)
-                    _put(component.pod_groups, (group.engine, group.name), group if here else None)
+                    put(component.pod_groups, (group.engine, group.name), group if here else None)
         for old_workload, new_workload in changes.workloads:
             for workload, here in ((old_workload, False), (new_workload, True)):
                 if workload:
                     component = self._touch(workload.namespace, workload.names, touched)
-                    _put(component.workloads, workload.name, workload if here else None)
+                    put(component.workloads, workload.name, workload if here else None)
         for old_job, new_job in changes.jobs:
             for job, here in ((old_job, False), (new_job, True)):
                 if job:
                     component = self._touch(job.namespace, (job.name,), touched)
-                    _put(component.jobs, job.name, job if here else None)
+                    put(component.jobs, job.name, job if here else None)
         for component in touched.values():
             self._components.forget_if_empty(component)
         return touched
@@ -266,6 +274,7 @@ class Deriver:
             known_gang_schedulers(self._rules, changes.scheduler),
             workloads_known=changes.unread.get(WORKLOADS, NOT_INSTALLED) == NOT_INSTALLED,
             nodes_in_step="nodes" not in changes.behind,
+            places=self._topology.places,
             kueue=self._kueue.take(changes),
         )
         before = self._context
@@ -275,6 +284,7 @@ class Deriver:
             or (before.nodes is None) != (context.nodes is None)
             or before.unreadable_nodes != context.unreadable_nodes
             or before.schedulers != context.schedulers
+            or before.places is not context.places
             or self._changes.unread != changes.unread
             or self._changes.behind != changes.behind
             or _but_pods(self._changes.unreadable) != _but_pods(changes.unreadable)
@@ -356,7 +366,7 @@ class Deriver:
                 changed[id(component)] = component
         return changed
 
-    def _draw(self, component: Component, now: float) -> set[Key]:
+    def _draw(self, component: Component, now: float, before: tuple[GangView, ...]) -> set[Key]:
         """Tell what is to be told of a component; return the gangs that are remembered for it."""
         if component.found is None:
             return set()
@@ -364,12 +374,13 @@ class Deriver:
             Candidate(gang, *settled) for gang, settled in zip(component.found.gangs, component.settled, strict=True)
         ]
         memory = Memory(self._at, self._complete, self._attention)
-        drawn = component.drawn = draw(component.found, candidates, self._context, memory, now)
+        drawn = component.drawn = draw(component.found, candidates, self._context, memory, now, before)
         self._drawn[id(component)] = component
         self._gpus.add(drawn.gpus)
         self._judge.add(drawn.waits)
         self._unobservable.update(drawn.unobservable)
         self._hidden.update(drawn.hidden)
+        self._quota.hold(drawn.without_pods)
         self._complete.update(drawn.memory.complete)
         for gang in component.found.gangs:
             if gang.key not in drawn.memory.attention:
@@ -391,6 +402,7 @@ class Deriver:
         self._judge.take_back(drawn.waits)
         self._unobservable.subtract(drawn.unobservable)
         self._hidden.subtract(drawn.hidden)
+        self._quota.hold(drawn.without_pods, -1)
         for view in drawn.views:
             self._summary.add(view, -1)
             del self._views[id(view)]
@@ -417,8 +429,11 @@ class Deriver:
             nodes=self._ledger.totals() if nodes_read else None,
             free_known=nodes_read and pods_read,
             pods_known=pods_read,
-            unobservable=unobservable if pods_read else {},
-            verdicts=self._judge.verdicts(nodes_known=nodes_read) if pods_read else Verdicts(),
+            unobservable={**(unobservable if pods_read else {}), **self._topology.unobservable(nodes_read=nodes_read)},
+            layouts=self._topology.figures() if nodes_read else None,
+            quotas=self._quota.quotas(self._changes, self._topology),
+            needed=self._topology.needed,
+            verdicts=self._judge.verdicts(now, nodes_known=nodes_read) if pods_read else Verdicts(),
         )
 
     def _hides_waits(self, schedulers: frozenset[str]) -> bool:
@@ -429,22 +444,6 @@ def _keys(drawn: Drawn) -> Iterable[Key]:
     return {*drawn.memory.complete, *drawn.memory.attention}
 
 
-def _put(holder: dict, key: object, value: object | None) -> None:  # type: ignore[type-arg]
-    if value is None:
-        holder.pop(key, None)
-    else:
-        holder[key] = value
-
-
 def _but_pods(unreadable: Mapping[str, frozenset[tuple[str, str]]]) -> dict[str, frozenset[tuple[str, str]]]:
     """Return the unreadable objects that others are seen against; a pod costs only itself."""
     return {source: names for source, names in unreadable.items() if source != "pods"}
-
-
-def _readiness(node: Node | None) -> object:
-    """Return what of a node decides whether the pods on it are lost."""
-    if node is None:
-        return "absent"
-    if node.ready is None or node.ready.status is True:
-        return "not lost"
-    return node.ready.since

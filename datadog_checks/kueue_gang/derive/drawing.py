@@ -24,6 +24,8 @@ from datadog_checks.kueue_gang.derive.members import HOLDING, PLACED, member_cla
 from datadog_checks.kueue_gang.derive.membership import Gang, Membership, Outsider
 from datadog_checks.kueue_gang.derive.permit import CERTAIN, POSSIBLE, Candidate, can_wait
 from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Gpus, Queue
+from datadog_checks.kueue_gang.derive.placement import NOWHERE, VIOLATION, Placement, Places, place
+from datadog_checks.kueue_gang.derive.quota import without_pods
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.states import FINISHED, UNPLACED, Shape, since, state_of
 from datadog_checks.kueue_gang.derive.transitions import ATTENTION_AFTER, STILL, Key, Memory
@@ -49,7 +51,8 @@ class Context:
     `nodes` is None where they were not read; `unreadable_nodes` exist and could not be understood; `lost_from` says
     when those that are not Ready turn lost. `queues` maps (namespace, LocalQueue) to its ClusterQueue. `schedulers` are
     the names known to serve gangs, `workloads_known` is False where Kueue is there and its Workloads were not read,
-    `nodes_in_step` is False where nodes may have come that are not known, `kueue` has Kueue's other objects.
+    `nodes_in_step` is False where nodes may have come that are not known, `kueue` has Kueue's other objects,
+    `places` is what placement is judged by.
     """
 
     rules: Rules
@@ -61,6 +64,7 @@ class Context:
     workloads_known: bool = True
     nodes_in_step: bool = True
     kueue: Kueue = field(default_factory=Kueue)
+    places: Places = NOWHERE
 
     def is_lost(self, pod: Pod, now: float) -> bool:
         """Tell whether a pod's node is absent, or has not been Ready for more than the grace.
@@ -81,7 +85,8 @@ class Drawn:
     """What is told of a component.
 
     `hidden` counts its gangs by the schedulers of members that may hide a Permit wait; whether they do depends on
-    whether these schedulers leave traces. `until` is when the time alone changes something.
+    whether these schedulers leave traces. `until` is when the time alone changes something. `without_pods` is what its
+    Workloads reserve in vain, see `quota`.
     """
 
     views: tuple[GangView, ...]
@@ -91,12 +96,13 @@ class Drawn:
     hidden: Counter[frozenset[str]]
     memory: Memory
     until: float
+    without_pods: Counter[tuple[str, str]]
 
 
 #: There are thousands of components, and most have nothing of most kinds: they share it. None of it is written to.
 _NOTHING: Counter[Any] = Counter()
 _NO_MEMORY = Memory()
-NOT_DRAWN = Drawn((), (), Gpus(_NOTHING, _NOTHING, _NOTHING, _NOTHING), _NOTHING, _NOTHING, _NO_MEMORY, NEVER)
+NOT_DRAWN = Drawn((), (), Gpus(_NOTHING, _NOTHING, _NOTHING, _NOTHING), _NOTHING, _NOTHING, _NO_MEMORY, NEVER, _NOTHING)
 
 
 def classes_of(gang: Gang, context: Context, now: float, known: Mapping[Key, tuple[list[Pod], list[str]]]) -> list[str]:
@@ -113,7 +119,14 @@ def classes_of(gang: Gang, context: Context, now: float, known: Mapping[Key, tup
     ]
 
 
-def draw(found: Membership, settled: list[Candidate], context: Context, memory: Memory, now: float) -> Drawn:
+def draw(
+    found: Membership,
+    settled: list[Candidate],
+    context: Context,
+    memory: Memory,
+    now: float,
+    before: Iterable[GangView] = (),
+) -> Drawn:
     """Draw a component.
 
     Args:
@@ -122,24 +135,28 @@ def draw(found: Membership, settled: list[Candidate], context: Context, memory: 
         context: what it is seen against.
         memory: what was remembered of its gangs.
         now: the cluster's time.
+        before: what was told of its gangs, where its nodes are the same.
 
     """
-    drawing = _Drawing(context, memory, now)
+    drawing = _Drawing(context, memory, now, {view.key: view.placement for view in before})
     for candidate in settled:
         drawing.gang(candidate)
     drawing.outsiders(found.outsiders)
+    drawing.without_pods = without_pods(found.workloads)
     return drawing.drawn()
 
 
 class _Drawing:
-    def __init__(self, context: Context, memory: Memory, now: float) -> None:
+    def __init__(self, context: Context, memory: Memory, now: float, lay: Mapping[Key, Placement | None]) -> None:
         self.context, self.rules, self.before, self.now = context, context.rules, memory, now
+        self.lay = lay
         self.views: list[GangView] = []
         self.waits: list[Wait] = []
         self.gpus = Gpus()
         self.unobservable: Counter[tuple[str, str]] = Counter()
         self.hidden: Counter[frozenset[str]] = Counter()
         self.until = NEVER
+        self.without_pods: Counter[tuple[str, str]] = Counter()
         self.complete: dict[Key, float] = {}
         self.attention: dict[Key, float] = {}
 
@@ -158,6 +175,7 @@ class _Drawing:
             hidden=self.hidden or _NOTHING,
             memory=Memory(self.now, self.complete, self.attention) if self.complete or self.attention else _NO_MEMORY,
             until=self.until,
+            without_pods=self.without_pods or _NOTHING,
         )
 
     def gang(self, candidate: Candidate) -> None:
@@ -213,6 +231,7 @@ class _Drawing:
             self.gpus.reserved[queue, resource] += amount
         reasons = tuple(unguarded(gang, self.context.schedulers, workloads_known=self.context.workloads_known))
         began = since(state, shape, self.context.nodes or {}) if state else None
+        placement = place(shape, self.context.nodes or {}, self.context.places, self.lay.get(gang.key))
         self._count_unobservable(shape, counted_waits=counted_waits)
         self.views.append(
             GangView(
@@ -235,7 +254,8 @@ class _Drawing:
                 permit_oldest=min((pod.nominated_at for pod in waiters if pod.nominated_at is not None), default=None),
                 unguarded=reasons,
                 unobservable=gang.unobservable,
-                attention=self._attention(shape, state, began, reasons),
+                attention=self._attention(shape, state, began, reasons, placement),
+                placement=placement,
             )
         )
 
@@ -323,7 +343,14 @@ class _Drawing:
         elif can_wait(gang) and not counted_waits and any(shape.counts[name] for name in _MAY_HIDE_A_WAIT):
             self.hidden[frozenset(pod.spec.scheduler for pod in shape.pods(_MAY_HIDE_A_WAIT))] += 1
 
-    def _attention(self, shape: Shape, state: str | None, began: float | None, reasons: tuple[str, ...]) -> bool:
+    def _attention(
+        self,
+        shape: Shape,
+        state: str | None,
+        began: float | None,
+        reasons: tuple[str, ...],
+        placement: Placement | None,
+    ) -> bool:
         key, workload = shape.gang.key, shape.gang.workload
         admitted = workload is None or workload.admitted
         patience = {
@@ -332,7 +359,8 @@ class _Drawing:
             "finishing": _FINISHING_AT_MOST,
         }
         due = began + patience[state] if state in patience and began is not None else None
-        if reasons or (due is not None and self.now > due):
+        misplaced = placement is not None and placement.verdict == VIOLATION
+        if reasons or misplaced or (due is not None and self.now > due):
             self.attention[key] = STILL
             return True
         self._change_at(due)

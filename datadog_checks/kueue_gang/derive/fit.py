@@ -1,49 +1,31 @@
 # (C) datadog-kueue-gang contributors 2026-present
 # All rights reserved
 # Licensed under a 3-clause BSD style license (see LICENSE)
-"""Whether pods would fit on the free GPUs, and what keeps them from it.
-
-A `Fleet` knows each GPU node twice: what kind it is (the labels that anybody asks for, taints, whether it takes pods),
-and what room it has: GPUs that are free now, that will be free soon (when pods that terminate within their grace are
-gone) and later (when those whose grace is over are gone, too). Nodes of one kind with the same room are one entry with
-a number, so a question costs what the cluster has of different nodes, not of nodes. What was counted for one shape of
-pod is kept, and brought up to date by the nodes that moved since.
+"""Whether pods would fit on the free GPUs.
 
 An `Ask` is some equal pods: what each asks for, where it may go, and which of them must be together in one domain of a
 topology. For asks of one shape the count is exact: on each node fit as many as its scarcest resource allows. For
 several shapes the largest are placed first, each on the fullest node that can take it, and where that fails on a small
-cluster every other way is tried. So "fits" is always right; "does not fit" may be wrong for unequal pods on a large
-cluster. Only GPUs, labels and taints are modelled: CPU, memory, volumes and pod affinity are not, so "fits" means by
-GPUs.
+cluster every other way is tried (`packing`). So "fits" is always right; "does not fit" may be wrong for unequal pods on
+a large cluster. Only GPUs, labels and taints are modelled: CPU, memory, volumes and pod affinity are not, so "fits"
+means by GPUs.
+
+What was counted for one shape of pod is kept, and brought up to date by the nodes that moved since (`fleet`).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
+from datadog_checks.kueue_gang.derive.fleet import LATER, NOW, SOON, Fleet, Kind, Place, Room, Spot, is_pinned
 from datadog_checks.kueue_gang.derive.packing import Bin, Path, Piece, pack
-from datadog_checks.kueue_gang.facts.constraints import ANYWHERE, HOSTNAME, NODE_NAME, Constraint
-from datadog_checks.kueue_gang.facts.nodes import Labels, Node, Taint
+from datadog_checks.kueue_gang.facts.constraints import ANYWHERE, HOSTNAME, Constraint
 from datadog_checks.kueue_gang.facts.pods import Toleration
 from datadog_checks.kueue_gang.facts.quantity import Units
 
-#: When: with the GPUs that are free now, once pods within their deletion grace are gone, once all that terminate are.
-NOW, SOON, LATER = range(3)
-
-#: Labels by node.
-Relabelling = dict[str, dict[str, str]]
-#: GPU units of a node by resource at the three times, sorted by resource.
-Room = tuple[tuple[str, tuple[int, int, int]], ...]
-
-_REPELLING = frozenset({"NoSchedule", "NoExecute"})
-#: Stands for every value of a label that nobody asks for; no label can have it.
-_OTHER = "\0other"
-#: Moves that are remembered; who has not asked for longer counts anew.
-_MAX_MOVES = 20_000
-#: Shapes that are remembered.
-_MAX_SHAPES = 512
+#: Counts that are remembered.
+_MAX_COUNTS = 512
 
 
 class Ask(NamedTuple):
@@ -61,187 +43,88 @@ class Ask(NamedTuple):
     levels: tuple[str, ...] = ()
     together: tuple[tuple[int, int], ...] = ()
 
-
-class Kind(NamedTuple):
-    """What nodes have in common: values of the labels that are asked for, taints, whether they take pods, capacity."""
-
-    values: tuple[str | None, ...]
-    taints: tuple[Taint, ...]
-    able: bool
-    capacity: Units
-
-
-class Spot(NamedTuple):
-    """A kind of node with the room that it has."""
-
-    kind: Kind
-    room: Room
-
-
-class Lacking(NamedTuple):
-    """A node that lacks level labels: its path with None where it has no value."""
-
-    name: str
-    path: tuple[str | None, ...]
-    room: Room
+    @property
+    def place(self) -> Place:
+        """Where they may go, and what they tolerate."""
+        return self.constraint, self.tolerations
 
 
 class _Shape(NamedTuple):
     """What of an ask decides how many pods a node can take, and how finely that is to be counted."""
 
     units: Units
-    constraint: Constraint
-    tolerations: tuple[Toleration, ...]
+    place: Place
     levels: tuple[str, ...]
     depth: int
     by_host: int
 
 
-class _Labels:
-    """The labels of a kind of node."""
+class Lacking(NamedTuple):
+    """Nodes that lack level labels and are alike: their path with None for what they lack, and the pods of each."""
 
-    def __init__(self, where: Mapping[str, int], values: tuple[str | None, ...]) -> None:
-        self._where = where
-        self._values = values
-
-    def get(self, key: str) -> str | None:
-        return self._values[self._where[key]]
+    path: tuple[str | None, ...]
+    pods: int
+    names: tuple[str, ...]
 
 
-class _Named:
-    """The labels of one node, with its name."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    def get(self, key: str) -> str | None:
-        if key == NODE_NAME:
-            return self._node.name
-        return self._node.labels.get(key) if self._node.labels else None
+_Key = TypeVar("_Key")
+_Sum = TypeVar("_Sum")
 
 
 @dataclass(slots=True)
-class _Count:
-    """How many pods of a shape fit, by domain at the shape's depth and by time; `at` is the last move that is in it."""
+class _Counted(Generic[_Sum]):
+    """A sum over the spots of a fleet; `at` is the version of the fleet that it is true of."""
 
     at: int
-    pods: dict[Path, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0, 0]))
-    places: dict[Kind, Path | None] = field(default_factory=dict)
+    total: _Sum
+
+
+class _Counts(Generic[_Key, _Sum]):
+    """Sums over the spots of a fleet by what they are of; each is made once and then follows the nodes that move."""
+
+    def __init__(
+        self, fleet: Fleet, empty: Callable[[], _Sum], add: Callable[[_Key, _Sum, Spot, int], None]
+    ) -> None:  # fmt: skip
+        self._fleet = fleet
+        self._empty = empty
+        self._add = add
+        self._known: dict[_Key, _Counted[_Sum]] = {}
+
+    def of(self, key: _Key) -> _Sum:
+        fleet = self._fleet
+        known = self._known.pop(key, None)
+        # Moves of which the beginning is forgotten, or more than there are different nodes, are no way to be quick.
+        if known is None or fleet.version - known.at > min(len(fleet.moves), len(fleet.cells)):
+            known = _Counted(fleet.version, self._empty())
+            for spot, number in fleet.cells.items():
+                self._add(key, known.total, spot, number)
+        elif known.at < fleet.version:
+            for spot, number in fleet.moves[known.at - fleet.version :]:
+                self._add(key, known.total, spot, number)
+            known.at = fleet.version
+        # The one that was asked for last is at the end.
+        self._known[key] = known
+        if len(self._known) > _MAX_COUNTS:
+            del self._known[next(iter(self._known))]
+        return known.total
 
 
 def per_node(room: Room, units: Units, when: int) -> int:
     """Return how many pods a node with this room takes."""
     free = dict(room)
-    return min((free[name][when] // amount if name in free else 0) for name, amount in units)
+    return min((max(0, free[name][when]) // amount if name in free else 0) for name, amount in units)
 
 
-def tolerates(tolerations: Iterable[Toleration], taint: Taint, capacity: Iterable[str]) -> bool:
-    """Tell whether pods that ask for GPUs go to a node with a taint.
+class Fits:
+    """Answers what fits on a fleet."""
 
-    The taint keyed by the GPU resource itself is tolerated for every pod that asks for it (ExtendedResourceToleration),
-    those of the node controller never are.
-    """
-    if taint.effect not in _REPELLING or taint.key in capacity:
-        return True
-    return not taint.key.startswith("node.kubernetes.io/") and any(
-        (one.key == taint.key or (not one.key and one.operator == "Exists"))
-        and one.effect in {"", taint.effect}
-        and (one.operator == "Exists" or one.value == taint.value)
-        for one in tolerations
-    )
-
-
-class Fleet:
-    """The GPU nodes of a cluster, and how many pods of which kind they can take."""
-
-    def __init__(self) -> None:
-        """Begin without nodes."""
-        self._nodes: dict[str, Node] = {}
-        self._spots: dict[str, Spot] = {}
-        self._cells: Counter[Spot] = Counter()
-        self._hosts: dict[str, set[str]] = defaultdict(set)
-        #: Labels that are asked for: the values that are told apart, None for all.
-        self._words: dict[str, set[str] | None] = {}
-        self._where: dict[str, int] = {}
-        self._counts: dict[_Shape, _Count] = {}
-        self._moves: list[tuple[Spot, int]] = []
-        self._moved = 0
-
-    @property
-    def version(self) -> int:
-        """A number that grows whenever an answer may change."""
-        return self._moved
-
-    def put(self, name: str, node: Node | None, room: Room = ()) -> None:
-        """Take a node that came or changed, None for one that went."""
-        old = self._nodes.get(name)
-        if old is not node:
-            self._host(old, name, here=False)
-            self._host(node, name, here=True)
-        if node is None:
-            self._nodes.pop(name, None)
-            self._move(self._spots.pop(name, None), None)
-            return
-        self._nodes[name] = node
-        before = self._spots.get(name)
-        spot = Spot(before.kind if before and old is node else self._kind(node), room)
-        if spot != before:
-            self._spots[name] = spot
-            self._move(before, spot)
-
-    @contextmanager
-    def supposing(self, changes: Mapping[str, tuple[Node, Room]]) -> Iterator["Fleet"]:
-        """Let nodes be otherwise for a while."""
-        before = {name: (self._nodes.get(name), self._spots.get(name)) for name in changes}
-        for name, (node, room) in changes.items():
-            self.put(name, node, room)
-        try:
-            yield self
-        finally:
-            for name, (old, spot) in before.items():
-                self.put(name, old, spot.room if spot else ())
-
-    @contextmanager
-    def relabelled(self, labels: Relabelling) -> Iterator["Fleet"]:
-        """Let nodes have other labels for a while."""
-        changes = {}
-        for name, more in labels.items():
-            node, spot = self._nodes[name], self._spots[name]
-            changes[name] = replace(node, labels=(node.labels or Labels({}, ())).plus(more)), spot.room
-        with self.supposing(changes):
-            yield self
-
-    def lacking(self, ask: Ask) -> list[Lacking]:
-        """Return the nodes that would take an ask's pods, were it not for a level label that they lack."""
-        self._learn(ask.constraint, ask.levels)
-        kinds = {
-            spot.kind
-            for spot in self._cells
-            if self._path(ask.levels, spot.kind) is None and self._takes(ask.constraint, ask.tolerations, spot.kind)
-        }
-        if not kinds:
-            return []
-        return [
-            Lacking(name, tuple(_Named(self._nodes[name]).get(level) for level in ask.levels), spot.room)
-            for name, spot in self._spots.items()
-            if spot.kind in kinds
-        ]
-
-    def domains(self, ask: Ask, depth: int) -> dict[Path, int]:
-        """Return how many of an ask's pods fit now into each domain at a depth of its topology that is no host."""
-        found: dict[Path, int] = defaultdict(int)
-        for path, numbers in self._count(ask).items():
-            found[path[:depth]] += numbers[NOW]
-        return found
-
-    def node(self, name: str) -> tuple[Node, Room] | None:
-        """Return a node and its room, None where it is not known."""
-        spot = self._spots.get(name)
-        return (self._nodes[name], spot.room) if spot else None
-
-    def names(self) -> Iterable[str]:
-        """Return the names of all nodes."""
-        return self._spots.keys()
+    def __init__(self, fleet: Fleet) -> None:
+        """Take the nodes."""
+        self.fleet = fleet
+        self._pods: _Counts[_Shape, dict[Path, list[int]]] = _Counts(
+            fleet, lambda: defaultdict(lambda: [0, 0, 0]), self._add_pods
+        )
+        self._free: _Counts[frozenset[Place], Counter[str]] = _Counts(fleet, Counter, self._add_free)
 
     def fits(self, asks: tuple[Ask, ...], when: int = NOW) -> bool:
         """Tell whether all these pods fit at once."""
@@ -251,10 +134,7 @@ class Fleet:
         return len(wanted) < 2 or self._pack(wanted, when)  # noqa: PLR2004 - one shape needs no packing
 
     def room_for(self, ask: Ask, when: int = NOW) -> int:
-        """Return how many pods like these fit, if they were alone; see `Ask.together` for what is not counted."""
-        if _is_pinned(ask):
-            pinned = (name for name in self._hosts_of(ask) if self._takes_pinned(ask, name))
-            return sum(per_node(self._spots[name].room, ask.units, when) for name in pinned)
+        """Return how many pods like these fit, if they were alone; those that must be together counted as wholes."""
         pods = {path: numbers[when] for path, numbers in self._count(ask).items()}
         for depth, size in sorted(ask.together, reverse=True):
             if ask.levels[depth - 1] == HOSTNAME:
@@ -265,213 +145,135 @@ class Fleet:
             pods = {path: number // size * size for path, number in wider.items()}
         return sum(pods.values())
 
+    def domains(self, ask: Ask, depth: int) -> dict[Path, int]:
+        """Return how many of an ask's pods fit now into each domain at a depth of its topology that is no host."""
+        found: dict[Path, int] = defaultdict(int)
+        for path, numbers in self._count(ask).items():
+            found[path[:depth]] += numbers[NOW]
+        return found
+
     def enough(self, asks: tuple[Ask, ...]) -> bool:
         """Tell whether the free GPUs suffice in sum, on the nodes that the pods may have, labelled or not."""
         wanted = [ask for ask in asks if ask.pods > 0 and ask.units]
+        for ask in wanted:
+            self.fleet.learn(ask.constraint)
         for group in ([ask] for ask in wanted) if len(wanted) == 1 else (wanted, *([ask] for ask in wanted)):
             need: Counter[str] = Counter()
             for ask in group:
                 need.update({resource: amount * ask.pods for resource, amount in ask.units})
-            if need - self._free(group):
+            if need - self._free_for(group):
                 return False
         return True
+
+    def _free_for(self, asks: Iterable[Ask]) -> Counter[str]:
+        """Return the GPUs that are free on the nodes that any of the pods may have."""
+        places = {ask.place for ask in asks}
+        pinned = {place for place in places if is_pinned(place[0])}
+        free = self._free.of(frozenset(places - pinned))
+        if pinned:
+            free = Counter(free)
+            for name in {name for place in pinned for name in self._pinned(place)}:
+                spot = self.fleet.spot(name)
+                if not any(self.fleet.takes(place, spot.kind) for place in places - pinned):
+                    free.update({resource: max(0, times[NOW]) for resource, times in spot.room})
+        return free
+
+    def _pinned(self, place: Place) -> list[str]:
+        """Return the nodes that take pods which name their host."""
+        return [name for name in self.fleet.hosts(place[0]) if self.fleet.takes_pinned(place, name)]
 
     def exceeds(self, asks: tuple[Ask, ...]) -> bool:
         """Tell whether a pod asks for more GPUs than any of the nodes has that it could go to by their labels."""
         return any(self._exceeds(ask) for ask in asks if ask.pods > 0 and ask.units)
 
     def _exceeds(self, ask: Ask) -> bool:
-        self._learn(ask.constraint, ask.levels)
-        capacities = {spot.kind.capacity for spot in self._cells if self._chosen(ask.constraint, spot.kind)}
-        return bool(capacities) and not any(_covers(capacity, ask.units) for capacity in capacities)
+        fleet = self.fleet
+        if is_pinned(ask.constraint):
+            names = [name for name in fleet.hosts(ask.constraint) if fleet.chooses_pinned(ask.constraint, name)]
+            kinds = [fleet.spot(name).kind for name in names]
+        else:
+            fleet.learn(ask.constraint)
+            kinds = [kind for kind in fleet.kinds() if fleet.chooses(ask.constraint, kind)]
+        return bool(kinds) and not any(_covers(kind.capacity, ask.units) for kind in kinds)
+
+    def lacking(self, ask: Ask) -> list[Lacking]:
+        """Return the nodes that would take an ask's pods, were it not for a level label that they lack."""
+        fleet = self.fleet
+        fleet.learn(ask.constraint, ask.levels)
+        if is_pinned(ask.constraint):
+            names = self._pinned(ask.place)
+        else:
+            kinds = [kind for kind in fleet.kinds() if fleet.path(ask.levels, kind) is None]
+            names = [name for kind in kinds if fleet.takes(ask.place, kind) for name in fleet.names(kind)]
+        alike: dict[Spot, list[str]] = defaultdict(list)
+        for name in names:
+            alike[fleet.spot(name)].append(name)
+        return [
+            Lacking(path, pods, tuple(sorted(found)))
+            for spot, found in alike.items()
+            if None in (path := fleet.values(ask.levels, spot.kind)) and (pods := per_node(spot.room, ask.units, NOW))
+        ]
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
     def _count(self, ask: Ask) -> dict[Path, list[int]]:
         """Return how many pods of an ask's shape fit at each time, by domain."""
-        self._learn(ask.constraint, ask.levels)
+        self.fleet.learn(ask.constraint, ask.levels)
         by_host = next((size for depth, size in ask.together if ask.levels[depth - 1] == HOSTNAME), 1)
         depth = max((depth for depth, _ in ask.together if ask.levels[depth - 1] != HOSTNAME), default=0)
-        shape = _Shape(ask.units, ask.constraint, ask.tolerations, ask.levels, depth, by_host)
-        known = self._counts.pop(shape, None)
-        # Moves of which the beginning is forgotten, or more than there are different nodes, are no way to be quick.
-        if known is None or self._moved - known.at > min(len(self._moves), len(self._cells)):
-            known = _Count(self._moved)
-            for spot, number in self._cells.items():
-                self._add(known, shape, spot, number)
-        elif known.at < self._moved:
-            for spot, number in self._moves[known.at - self._moved :]:
-                self._add(known, shape, spot, number)
-            known.at = self._moved
-        # The one that was asked for last is at the end.
-        self._counts[shape] = known
-        if len(self._counts) > _MAX_SHAPES:
-            del self._counts[next(iter(self._counts))]
-        return known.pods
+        shape = _Shape(ask.units, ask.place, ask.levels, depth, by_host)
+        if not is_pinned(ask.constraint):
+            return self._pods.of(shape)
+        pods: dict[Path, list[int]] = defaultdict(lambda: [0, 0, 0])
+        for name in self._pinned(ask.place):
+            self._add_room(shape, pods, self.fleet.spot(name), 1)
+        return pods
 
-    def _add(self, count: _Count, shape: _Shape, spot: Spot, number: int) -> None:
-        try:
-            path = count.places[spot.kind]
-        except KeyError:
-            path = count.places[spot.kind] = self._place(shape, spot.kind)
+    def _add_pods(self, shape: _Shape, pods: dict[Path, list[int]], spot: Spot, number: int) -> None:
+        if self.fleet.takes(shape.place, spot.kind):
+            self._add_room(shape, pods, spot, number)
+
+    def _add_room(self, shape: _Shape, pods: dict[Path, list[int]], spot: Spot, number: int) -> None:
+        path = self.fleet.path(shape.levels, spot.kind)
         if path is not None:
-            pods = count.pods[path]
+            numbers = pods[path[: shape.depth]]
             for when in (NOW, SOON, LATER):
-                pods[when] += per_node(spot.room, shape.units, when) // shape.by_host * shape.by_host * number
+                numbers[when] += per_node(spot.room, shape.units, when) // shape.by_host * shape.by_host * number
 
-    def _place(self, shape: _Shape, kind: Kind) -> Path | None:
-        """Return the domain of nodes of a kind at the depth of a shape, None where they do not take its pods."""
-        path = self._path(shape.levels, kind)
-        if path is None or not self._takes(shape.constraint, shape.tolerations, kind):
-            return None
-        return path[: shape.depth]
-
-    def _path(self, levels: tuple[str, ...], kind: Kind) -> Path | None:
-        """Return the path of a kind of node, None where it lacks a level label; its hosts are not told apart."""
-        values = [kind.values[self._where[level]] for level in levels]
-        return None if None in values else tuple(value for value in values if value is not None)
-
-    def _takes(self, constraint: Constraint, tolerations: tuple[Toleration, ...], kind: Kind) -> bool:
-        capacity = [resource for resource, _ in kind.capacity]
-        return (
-            kind.able
-            and all(tolerates(tolerations, taint, capacity) for taint in kind.taints)
-            and self._chosen(constraint, kind)
-        )
-
-    def _chosen(self, constraint: Constraint, kind: Kind) -> bool:
-        return constraint.allows(_Labels(self._where, kind.values))
-
-    def _free(self, asks: Iterable[Ask]) -> Counter[str]:
-        """Return the GPUs that are free on the nodes that any of the pods may have."""
-        places = {(ask.constraint, ask.tolerations) for ask in asks}
-        for constraint, _ in places:
-            self._learn(constraint, ())
-        free: Counter[str] = Counter()
-        open_to: dict[Kind, bool] = {}
-        for spot, number in self._cells.items():
-            kind = spot.kind
-            if kind not in open_to:
-                open_to[kind] = any(self._takes(*place, kind) for place in places)
-            if open_to[kind]:
-                free.update({resource: now * number for resource, (now, _, _) in spot.room})
-        return free
+    def _add_free(self, places: frozenset[Place], free: Counter[str], spot: Spot, number: int) -> None:
+        if any(self.fleet.takes(place, spot.kind) for place in places):
+            for resource, times in spot.room:
+                free[resource] += max(0, times[NOW]) * number
 
     # --- placing several shapes --------------------------------------------------------------------------------------
 
     def _pack(self, asks: list[Ask], when: int) -> bool:
         for ask in asks:
-            self._learn(ask.constraint, ask.levels)
+            self.fleet.learn(ask.constraint, ask.levels)
         resources = sorted({resource for ask in asks for resource, _ in ask.units})
         pieces = [
             Piece(ask.pods, tuple(dict(ask.units).get(name, 0) for name in resources), tuple(sorted(ask.together)))
             for ask in asks
         ]
-        pinned = {name for ask in asks if _is_pinned(ask) for name in self._hosts_of(ask)}
-        cells = self._cells - Counter(self._spots[name] for name in pinned)
+        pinned = {name for ask in asks if is_pinned(ask.constraint) for name in self.fleet.hosts(ask.constraint)}
+        cells = self.fleet.cells - Counter(self.fleet.spot(name) for name in pinned)
         nodes: list[tuple[Spot, int, str | None]] = [(spot, number, None) for spot, number in cells.items()]
-        nodes += [(self._spots[name], 1, name) for name in sorted(pinned)]
-        bins = [
-            Bin(
-                number,
-                tuple(dict(spot.room).get(resource, (0, 0, 0))[when] for resource in resources),
-                tuple(self._path_of(ask, spot.kind, name) for ask in asks),
-            )
-            for spot, number, name in nodes
-        ]
+        nodes += [(self.fleet.spot(name), 1, name) for name in sorted(pinned)]
+        bins = []
+        for spot, number, name in nodes:
+            room = dict(spot.room)
+            free = tuple(max(0, room[resource][when]) if resource in room else 0 for resource in resources)
+            if any(free):
+                bins.append(Bin(number, free, tuple(self._path_of(ask, spot.kind, name) for ask in asks)))
         return pack(pieces, bins)
 
     def _path_of(self, ask: Ask, kind: Kind, name: str | None) -> Path | None:
-        if _is_pinned(ask):
-            return () if name is not None and self._takes_pinned(ask, name) else None
-        path = self._path(ask.levels, kind)
-        if path is None or not self._takes(ask.constraint, ask.tolerations, kind):
-            return None
-        return path[:-1] if ask.levels and ask.levels[-1] == HOSTNAME else path
-
-    # --- pods that name their node -----------------------------------------------------------------------------------
-
-    def _hosts_of(self, ask: Ask) -> list[str]:
-        values = {value for key, value in ask.constraint.selector if key == HOSTNAME}
-        return sorted(self._hosts.get(values.pop(), ())) if len(values) == 1 else []
-
-    def _takes_pinned(self, ask: Ask, name: str) -> bool:
-        node, kind = self._nodes[name], self._spots[name].kind
-        return (
-            kind.able
-            and all(tolerates(ask.tolerations, taint, node.capacity) for taint in kind.taints)
-            and ask.constraint.allows(_Named(node))
-        )
-
-    # --- nodes -------------------------------------------------------------------------------------------------------
-
-    def _learn(self, constraint: Constraint, levels: tuple[str, ...]) -> None:
-        """Tell apart the labels that an ask is about; nodes are sorted anew where that is news."""
-        news = False
-        for key in levels:
-            values: Iterable[str] | None = () if key == HOSTNAME else None
-            news |= self._learn_word(key, values)
-        if not any(key == HOSTNAME for key, _ in constraint.selector):
-            for key, value in constraint.selector:
-                news |= self._learn_word(key, (value,))
-        for expression in (one for term in constraint.terms or () for one in term):
-            values = None if expression.operator in {"Gt", "Lt"} else expression.values
-            news |= self._learn_word(expression.key, values)
-        if news:
-            self._where = {key: index for index, key in enumerate(self._words)}
-            self._counts.clear()
-            self._spots = {name: Spot(self._kind(self._nodes[name]), spot.room) for name, spot in self._spots.items()}
-            self._cells = Counter(self._spots.values())
-
-    def _learn_word(self, key: str, values: Iterable[str] | None) -> bool:
-        known = self._words.get(key, set()) if key in self._words else None
-        if key not in self._words:
-            self._words[key] = None if values is None else set(values)
-            return True
-        if known is None:
-            return False
-        if values is None:
-            self._words[key] = None
-            return True
-        more = set(values) - known
-        known |= more
-        return bool(more)
-
-    def _kind(self, node: Node) -> Kind:
-        return Kind(
-            tuple(self._value(node, key, values) for key, values in self._words.items()),
-            node.taints,
-            node.ready is not None and node.ready.status is True and not node.cordoned,
-            tuple(sorted(node.capacity.items())),
-        )
-
-    def _value(self, node: Node, key: str, values: set[str] | None) -> str | None:
-        value = node.name if key == NODE_NAME else node.labels.get(key) if node.labels else None
-        return value if value is None or values is None or value in values else _OTHER
-
-    def _move(self, old: Spot | None, new: Spot | None) -> None:
-        for spot, number in ((old, -1), (new, 1)):
-            if spot is not None:
-                self._cells[spot] += number
-                if not self._cells[spot]:
-                    del self._cells[spot]
-                self._moves.append((spot, number))
-                self._moved += 1
-        if len(self._moves) > _MAX_MOVES:
-            del self._moves[: _MAX_MOVES // 2]
-
-    def _host(self, node: Node | None, name: str, *, here: bool) -> None:
-        host = node.labels.get(HOSTNAME) if node and node.labels else None
-        if host is not None and here:
-            self._hosts[host].add(name)
-        elif host is not None:
-            self._hosts[host].discard(name)
-            if not self._hosts[host]:
-                del self._hosts[host]
-
-
-def _is_pinned(ask: Ask) -> bool:
-    return any(key == HOSTNAME for key, _ in ask.constraint.selector)
+        if is_pinned(ask.constraint):
+            takes = name is not None and self.fleet.takes_pinned(ask.place, name)
+        else:
+            takes = self.fleet.takes(ask.place, kind)
+        path = self.fleet.path(ask.levels, kind) if takes else None
+        return path[:-1] if path and ask.levels[-1] == HOSTNAME else path
 
 
 def _covers(capacity: Units, units: Units) -> bool:

@@ -14,10 +14,12 @@ Figures are kept by resource and never added over resources: a MIG slice is no G
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.rules import Rules
-from datadog_checks.kueue_gang.facts.nodes import Node, Taint
+from datadog_checks.kueue_gang.derive.taints import takes_pods
+from datadog_checks.kueue_gang.facts.nodes import Node
 from datadog_checks.kueue_gang.facts.pods import Pod, PodSpec, Toleration
 from datadog_checks.kueue_gang.facts.queues import ResourceFlavor
 
@@ -27,7 +29,6 @@ _WORKING = frozenset({"running", "finishing"})
 #: States of gangs whose GPUs are held in vain; the state is the reason.
 _IN_VAIN = frozenset({"partial", "degraded", "starting"})
 _TERMINAL = frozenset({"Succeeded", "Failed"})
-_REPELLING = frozenset({"NoSchedule", "NoExecute"})
 
 
 def holds(pod: Pod) -> bool:
@@ -86,11 +87,7 @@ _Parts = tuple[tuple[str, _Part], ...]
 class NodeLedger:
     """What the nodes have, and what the pods on them hold, kept as sums while nodes and pods come and go.
 
-    A node takes pods when it is Ready, not cordoned, and each repelling taint on it is tolerated: by the user's option,
-    by a flavor that selects the node, or by any live pod that asks for a GPU resource of the node (somebody uses nodes
-    like it). The taint keyed by the GPU resource itself always is: the ExtendedResourceToleration admission plugin
-    tolerates it for every pod that asks. Taints of the node controller never are, and a toleration without a key proves
-    nothing: such pods (DaemonSets) tolerate broken nodes too.
+    Whether a node takes pods is told in `taints`; here any flavor that selects it may tolerate its taints.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -110,6 +107,8 @@ class NodeLedger:
         self._largest: dict[str, int] = {}
         self._stale: set[str] = set()
         self._taints_stale = False
+        #: By GPU resource, what pods that ask for it tolerate.
+        self.tolerating: Mapping[str, set[Toleration]] = {}
 
     def take_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Take a pod that came, changed or went."""
@@ -164,7 +163,7 @@ class NodeLedger:
             self._stale |= {name for name, node in self._nodes.items() if node.taints}
         stale, self._stale, self._taints_stale = self._stale, set(), False
         if stale:
-            tolerating = self._tolerating()
+            self.tolerating = tolerating = self._tolerating()
             for name in stale:
                 self._update(name, tolerating)
             self._largest.clear()
@@ -173,6 +172,11 @@ class NodeLedger:
     def totals(self) -> dict[str, NodeTotals]:
         """Return the totals by resource."""
         return {resource: replace(totals) for resource, totals in self._totals.items()}
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """All nodes by name."""
+        return self._nodes
 
     def allocated(self, node: str, resource: str) -> int:
         """Return the units that pods hold on a node."""
@@ -228,33 +232,14 @@ class NodeLedger:
             del self._totals[resource]
 
     def _takes_pods(self, node: Node, tolerating: Mapping[str, set[Toleration]]) -> bool:
-        if node.cordoned or node.ready is None or node.ready.status is not True:
-            return False
-        repelling = [taint for taint in node.taints if taint.effect in _REPELLING and taint.key not in node.capacity]
-        if not repelling:
-            return True
-        found = set(self._tolerated)
-        for resource in node.capacity:
-            found |= tolerating.get(resource, set())
-        for flavor in self._flavors.values():
-            if selects(flavor, node):
-                found.update(flavor.tolerations)
-        return all(_tolerated(taint, found) for taint in repelling)
+        flavors = (flavor.tolerations for flavor in self._flavors.values() if selects(flavor, node))
+        return takes_pods(node, tolerating, chain(self._tolerated, *flavors) if node.taints else ())
 
 
 def selects(flavor: ResourceFlavor, node: Node) -> bool:
     """Tell whether a flavor's labels select a node."""
     labels = node.labels
     return labels is not None and all(labels.get(key) == value for key, value in flavor.node_labels.items())
-
-
-def _tolerated(taint: Taint, found: Iterable[Toleration]) -> bool:
-    return not taint.key.startswith("node.kubernetes.io/") and any(
-        toleration.key == taint.key
-        and toleration.effect in {"", taint.effect}
-        and (toleration.operator == "Exists" or toleration.value == taint.value)
-        for toleration in found
-    )
 
 
 def add(amounts: dict[str, int], units: Iterable[tuple[str, int]], times: int = 1) -> None:

@@ -4,12 +4,15 @@
 """The gangs that do not run, seen against the nodes: what blocks each, and which hold each other's GPUs.
 
 What the nodes tell crosses gangs, so it is asked when all of them are drawn. Gangs that ask for the same have the same
-answer, which is found once; it is asked again only when the room of a node has changed. Of ten gangs of a template nine
-cost nothing.
+answer, which is found once; of ten gangs of a template nine cost nothing. It is asked again when the room of a node
+has changed: of a few gangs at once, of very many in turns, so that each is asked once in a minute and no run is long. A
+gang that has itself changed is asked at once.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from itertools import islice
+from math import ceil
 from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.blockers import Case, Outlook, blocker, takes_nodes
@@ -18,6 +21,10 @@ from datadog_checks.kueue_gang.derive.picture import Queue, Verdicts
 from datadog_checks.kueue_gang.derive.rooms import Held, Rooms
 from datadog_checks.kueue_gang.derive.transitions import Key
 from datadog_checks.kueue_gang.facts.quantity import Units
+
+#: Up to so many cases all are asked again when a node has changed; of more each has its turn within so many seconds.
+_FEW = 64
+_ROUND = 60.0
 
 
 class Wait(NamedTuple):
@@ -45,15 +52,18 @@ class Judge:
         self._waits: dict[Key, Wait] = {}
         self._by_case: dict[Case, dict[Key, Queue | None]] = defaultdict(dict)
         self._answers: dict[Case, str] = {}
-        #: Cases that no node has been asked about since they came, and those that depend on nodes.
+        #: Cases that came since the last verdicts.
         self._new: dict[Case, None] = {}
-        self._open: dict[Case, None] = {}
+        #: Cases that depend on nodes, those that were asked longest ago first, with the version of the rooms then.
+        self._open: dict[Case, int] = {}
         self._blockers: dict[Key, str] = {}
         self._blocked: Counter[tuple[Queue, str]] = Counter()
         self._holders: dict[Key, Holder] = {}
         self._deadlocked: frozenset[Key] = frozenset()
-        self._seen = (-1, False)
-        self._moved = True
+        self._nodes_known = False
+        self._deadlock_at = -1
+        self._deadlock_time = 0.0
+        self._at = 0.0
 
     def add(self, waits: Iterable[Wait]) -> None:
         """Take gangs that do not run."""
@@ -66,7 +76,7 @@ class Judge:
                 self._new[wait.case] = None
             if wait.whole and wait.held:
                 self._holders[wait.key] = Holder(wait.key, next(iter(wait.case.asks), ()), wait.held)
-                self._moved = True
+                self._deadlock_at = -1
             self._rooms.reserve(wait.reserved)
 
     def take_back(self, waits: Iterable[Wait]) -> None:
@@ -80,34 +90,51 @@ class Judge:
                 for holder in (self._by_case, self._answers, self._new, self._open):
                     holder.pop(wait.case, None)
             if self._holders.pop(wait.key, None):
-                self._moved = True
+                self._deadlock_at = -1
             self._rooms.reserve(wait.reserved, -1)
 
-    def verdicts(self, *, nodes_known: bool) -> Verdicts:
+    def verdicts(self, now: float, *, nodes_known: bool) -> Verdicts:
         """Return the verdicts; where the nodes and the pods on them are not known, only what does not take them."""
-        seen = self._rooms.fleet.version, nodes_known
-        for case in self._new:
+        version = self._rooms.version
+        again = list(self._open) if nodes_known != self._nodes_known else self._turn(version, now - self._at)
+        for case in dict.fromkeys([*self._new, *again]):
+            by_nodes = nodes_known and takes_nodes(case)
+            self._answer(case, blocker(case, Outlook(case.asks, self._rooms.fits) if by_nodes else None))
             if takes_nodes(case):
-                self._open[case] = None
-        asked = self._open if seen != self._seen else [case for case in self._new if case in self._open]
-        for case in {**self._new, **dict.fromkeys(asked)}:
-            look = Outlook(case.asks, self._rooms.fleet) if nodes_known and case in self._open else None
-            answer = blocker(case, look)
-            if answer != self._answers.get(case):
-                self._answers[case] = answer
-                for key, queue in self._by_case[case].items():
-                    self._untell(key, queue)
-                    self._tell(key, queue, answer)
-        if self._moved or seen != self._seen:
-            self._deadlocked = deadlocked(self._holders.values(), self._rooms.fleet) if nodes_known else frozenset()
-        # What was supposed meanwhile is no news.
-        self._new, self._moved, self._seen = {}, False, (self._rooms.fleet.version, nodes_known)
-        told = frozenset(key for key in self._deadlocked if self._waits[key].queue is not None)
+                self._open.pop(case, None)
+                self._open[case] = version
+        if nodes_known != self._nodes_known or (self._deadlock_at != version and self._deadlock_due(now)):
+            self._deadlocked = deadlocked(self._holders.values(), self._rooms.fits) if nodes_known else frozenset()
+            self._deadlock_at, self._deadlock_time = version, now
+        self._new, self._nodes_known, self._at = {}, nodes_known, now
+        told = frozenset(key for key in self._deadlocked if key in self._holders and self._waits[key].queue is not None)
         gpus: Counter[str] = Counter()
         for key in told:
             for amounts in self._waits[key].held.values():
                 gpus.update(amounts)
         return Verdicts(self._blockers, self._blocked, told, gpus)
+
+    @property
+    def behind(self) -> bool:
+        """Tell whether something is still to be asked about the nodes as they are."""
+        version = self._rooms.version
+        return self._deadlock_at != version or next(iter(self._open.values()), version) != version
+
+    def _deadlock_due(self, now: float) -> bool:
+        return len(self._holders) <= _FEW or not 0 <= now - self._deadlock_time < _ROUND
+
+    def _turn(self, version: int, elapsed: float) -> list[Case]:
+        """Return the cases that are to be asked again: their rooms have changed, and it is their turn."""
+        share = max(1.0, len(self._open) * elapsed / _ROUND)
+        most = len(self._open) if len(self._open) <= _FEW else ceil(share)
+        return [case for case in islice(self._open, most) if self._open[case] != version]
+
+    def _answer(self, case: Case, answer: str) -> None:
+        if answer != self._answers.get(case):
+            self._answers[case] = answer
+            for key, queue in self._by_case[case].items():
+                self._untell(key, queue)
+                self._tell(key, queue, answer)
 
     def case(self, key: Key) -> Case | None:
         """Return what is asked about a gang, None for one that runs."""

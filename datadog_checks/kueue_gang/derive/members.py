@@ -82,6 +82,15 @@ def lost_at(node: Node, grace: float) -> float | None:
     return ready.since + grace if ready and ready.status is not True and ready.since is not None else None
 
 
+def readiness(node: Node | None) -> object:
+    """Return what of a node decides whether the pods on it are lost."""
+    if node is None:
+        return "absent"
+    if node.ready is None or node.ready.status is True:
+        return "not lost"
+    return node.ready.since
+
+
 def is_gone(pod: Pod) -> bool:
     """Tell whether a pod was deleted before it had a node: it is no member any more."""
     return pod.deletion is not None and not pod.node and pod.phase not in {"Succeeded", "Failed"}

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from datadog_checks.kueue_gang.derive.gpus import add, holds
 from datadog_checks.kueue_gang.derive.members import is_gone
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.sizes import Need, job_needs, stated_size
@@ -29,6 +30,7 @@ from datadog_checks.kueue_gang.facts.cluster import Cluster
 from datadog_checks.kueue_gang.facts.jobs import Job
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES, PodGroup
 from datadog_checks.kueue_gang.facts.pods import Pod, Ties
+from datadog_checks.kueue_gang.facts.quantity import Units
 from datadog_checks.kueue_gang.facts.workloads import PodSet, Workload
 
 KUEUE = "kueue"
@@ -108,10 +110,14 @@ class Outsider(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """All gangs, and the pods that are in none."""
+    """All gangs, the pods that are in none, and what the pods of each Workload hold, in a gang or not.
+
+    `workloads` are those that are not finished, each with the GPU units of its pods that hold some.
+    """
 
     gangs: tuple[Gang, ...]
     outsiders: tuple[Outsider, ...]
+    workloads: tuple[tuple[Workload, Units], ...] = ()
 
 
 def membership(cluster: Cluster, rules: Rules) -> Membership:
@@ -161,8 +167,23 @@ class _Sorting:
             self._kueue_gangs()
         gangs = [self._finish(gang) for gang in self.gangs.values()]
         return Membership(
-            gangs=tuple(_unique_names([gang for gang in gangs if gang])), outsiders=tuple(self.outsiders)
-        )  # fmt: skip
+            gangs=tuple(_unique_names([gang for gang in gangs if gang])),
+            outsiders=tuple(self.outsiders),
+            workloads=self._with_pods(alike.values()),
+        )
+
+    def _with_pods(self, alike: Iterable[list[Pod]]) -> tuple[tuple[Workload, Units], ...]:
+        held: dict[tuple[str, str], Counter[str]] = {
+            key: Counter() for key, workload in self.workloads.items() if not workload.finished
+        }
+        for pods in alike if held else ():
+            workload = self._workload_of(pods[0])
+            if workload and not workload.finished:
+                amounts = held[workload.namespace, workload.name]
+                for pod in pods:
+                    if holds(pod):
+                        add(amounts, pod.spec.gpus)
+        return tuple((self.workloads[key], tuple(sorted(amounts.items()))) for key, amounts in held.items())
 
     # --- PodGroups ---------------------------------------------------------------------------------------------------
 

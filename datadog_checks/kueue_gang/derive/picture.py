@@ -7,11 +7,14 @@ These are the records that `Deriver` makes and that emission, the commands and t
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from datadog_checks.kueue_gang.derive.domains import LayoutFigures
 from datadog_checks.kueue_gang.derive.gpus import NodeTotals
+from datadog_checks.kueue_gang.derive.placement import Placement
+from datadog_checks.kueue_gang.derive.quota import Quotas
 from datadog_checks.kueue_gang.derive.transitions import Key
 
 NONE = "none"
@@ -33,6 +36,7 @@ class GangView:
 
     `state` is None and `required` unknown where `unobservable` says why. `classes` counts the members by class.
     `permit_oldest` is the start of the longest certain Permit wait. `unguarded` lists the reasons of that name.
+    `placement` is None where no member lies in a topology.
     """
 
     key: Key
@@ -55,6 +59,7 @@ class GangView:
     unguarded: tuple[str, ...]
     unobservable: str
     attention: bool
+    placement: Placement | None = None
 
 
 @dataclass(slots=True)
@@ -95,13 +100,15 @@ class Summary:
     """Gangs counted: by (queue, state), members by (queue, class), and the like.
 
     `queues` counts the gangs of each queue that have a state. `clocks` holds by (queue, state) when the clock of each
-    gang began, `waits` by queue when the longest certain Permit wait of each gang began.
+    gang began, `waits` by queue when the longest certain Permit wait of each gang began. `placements` counts the gangs
+    that ask for a place by (topology, level, flavor, verdict).
     """
 
     queues: Counter[Queue] = field(default_factory=Counter)
     states: Counter[tuple[Queue, str]] = field(default_factory=Counter)
     members: Counter[tuple[Queue, str]] = field(default_factory=Counter)
     unguarded: Counter[tuple[str, str]] = field(default_factory=Counter)
+    placements: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     clocks: dict[tuple[Queue, str], dict[Key, float]] = field(default_factory=lambda: defaultdict(dict))
     waits: dict[Queue, dict[Key, float]] = field(default_factory=lambda: defaultdict(dict))
 
@@ -121,6 +128,9 @@ class Summary:
             _keep(self.waits, queue, gang.key, gang.permit_oldest, sign)
         for reason in gang.unguarded:
             _count(self.unguarded, (queue.engine, reason), sign)
+        place = gang.placement
+        if place and place.verdict:
+            _count(self.placements, (place.topology, place.level, place.flavor, place.verdict), sign)
 
 
 def _count(counter: Counter[Any], key: object, number: int) -> None:
@@ -153,7 +163,10 @@ class Picture:
     """All gangs and GPUs at `now`.
 
     `views` are the gangs, in no order. `nodes` is None where the nodes were not read; `free_known` and `pods_known` say
-    what is complete. `unobservable` counts gangs by (signal, reason). `verdicts` tell why gangs do not run.
+    what is complete. `unobservable` counts gangs by (signal, reason). For the signal
+    `placement` these are nodes. `verdicts` tell why gangs do not run. `layouts` is None where nodes, flavors or
+    Topologies were not read. `needed` tells the least number of domains by level that could hold a placement at
+    present: ask it for few gangs.
 
     It holds until the deriver takes the next changes: gangs, summary, GPUs and verdicts are the deriver's own, since
     copies of them would grow with the cluster.
@@ -168,6 +181,9 @@ class Picture:
     pods_known: bool = False
     unobservable: Mapping[tuple[str, str], int] = field(default_factory=dict)
     verdicts: Verdicts = field(default_factory=Verdicts)
+    layouts: Sequence[LayoutFigures] | None = None
+    quotas: Quotas = field(default_factory=Quotas)
+    needed: Callable[[Placement], Mapping[str, int]] = field(default=lambda _placement: {}, compare=False)
 
     @property
     def gangs(self) -> list[GangView]:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.asks import Alternatives
-from datadog_checks.kueue_gang.derive.fit import LATER, NOW, SOON, Fleet, Room
+from datadog_checks.kueue_gang.derive.fit import Fits
+from datadog_checks.kueue_gang.derive.fleet import LATER, NOW, SOON, Fleet, Room
 from datadog_checks.kueue_gang.derive.labels import relabellings
 from datadog_checks.kueue_gang.derive.rooms import Held, plus
 from datadog_checks.kueue_gang.derive.transitions import Key
@@ -79,26 +80,26 @@ class Plight:
     tenants: tuple[Tenant, ...]
 
 
-def steps(plight: Plight, fleet: Fleet) -> Iterator[Step]:
+def steps(plight: Plight, fits: Fits) -> Iterator[Step]:
     """Yield the steps that suffice, the cheapest first."""
     if plight.blocker == "not_retried":
         yield Step("touch_pod_group", f"{plight.key[1]}/{plight.name}")
     if not plight.alternatives:
         return
     if plight.blocker in _OF_QUOTA:
-        yield from _quota(plight, fleet)
+        yield from _quota(plight, fits)
     if plight.blocker in _OF_NODES:
         for search in (_labels, _uncordon, _remove, _free):
-            yield from search(plight, fleet)
+            yield from search(plight, fits)
 
 
-def _fits(plight: Plight, fleet: Fleet) -> bool:
-    return any(fleet.fits(asks) for asks in plight.alternatives)
+def _fits(plight: Plight, fits: Fits) -> bool:
+    return any(fits.fits(asks) for asks in plight.alternatives)
 
 
-def _labels(plight: Plight, fleet: Fleet) -> Iterator[Step]:
+def _labels(plight: Plight, fits: Fits) -> Iterator[Step]:
     for asks in plight.alternatives:
-        for labels in relabellings(fleet, asks):
+        for labels in relabellings(fits, asks):
             if len(labels) == 1:
                 ((node, values),) = labels.items()
                 told = tuple((key, ANY_VALUE if value.startswith("\0") else value) for key, value in values.items())
@@ -106,34 +107,34 @@ def _labels(plight: Plight, fleet: Fleet) -> Iterator[Step]:
 
 
 def _supposed(
-    plight: Plight, fleet: Fleet, candidates: Iterable[tuple[Step, Mapping[str, tuple[Node, Room]]]]
+    plight: Plight, fits: Fits, candidates: Iterable[tuple[Step, Mapping[str, tuple[Node, Room]]]]
 ) -> Iterator[Step]:
     for step, changes in candidates:
-        with fleet.supposing(changes):
-            fits = _fits(plight, fleet)
-        if fits:
+        with fits.fleet.supposing(changes):
+            enough = _fits(plight, fits)
+        if enough:
             yield step
 
 
-def _uncordon(plight: Plight, fleet: Fleet) -> Iterator[Step]:
+def _uncordon(plight: Plight, fits: Fits) -> Iterator[Step]:
     def candidates() -> Iterator[tuple[Step, Mapping[str, tuple[Node, Room]]]]:
-        for name, node, room in _nodes(fleet):
+        for name, node, room in _nodes(fits.fleet):
             if node.cordoned:
                 taints = tuple(taint for taint in node.taints if taint.key != _UNSCHEDULABLE)
                 yield Step("uncordon_node", name), {name: (replace(node, cordoned=False, taints=taints), room)}
 
-    return _supposed(plight, fleet, candidates())
+    return _supposed(plight, fits, candidates())
 
 
-def _remove(plight: Plight, fleet: Fleet) -> Iterator[Step]:
+def _remove(plight: Plight, fits: Fits) -> Iterator[Step]:
     def candidates() -> Iterator[tuple[Step, Mapping[str, tuple[Node, Room]]]]:
-        for name, node, room in _nodes(fleet):
+        for name, node, room in _nodes(fits.fleet):
             for resource, times in room:
                 if times[LATER] > times[SOON]:
                     step = Step("remove_pods", name, resource=resource, amount=times[LATER] - times[SOON])
                     yield step, {name: (node, _at_once(room))}
 
-    return _supposed(plight, fleet, candidates())
+    return _supposed(plight, fits, candidates())
 
 
 def _at_once(room: Room) -> Room:
@@ -143,18 +144,18 @@ def _at_once(room: Room) -> Room:
     )  # fmt: skip
 
 
-def _free(plight: Plight, fleet: Fleet) -> Iterator[Step]:
+def _free(plight: Plight, fits: Fits) -> Iterator[Step]:
     def amount(tenant: Tenant) -> int:
         return sum(sum(amounts.values()) for amounts in tenant.held.values())
 
     def candidates() -> Iterator[tuple[Step, Mapping[str, tuple[Node, Room]]]]:
         for tenant in sorted(plight.tenants, key=lambda one: (not one.in_vain, amount(one), one.key)):
             if tenant.key != plight.key and tenant.held:
-                known = ((name, fleet.node(name), amounts) for name, amounts in tenant.held.items())
+                known = ((name, fits.fleet.node(name), amounts) for name, amounts in tenant.held.items())
                 changes = {name: (here[0], plus(here[1], amounts)) for name, here, amounts in known if here}
                 yield Step("free_gpus", f"{tenant.key[1]}/{tenant.name}", amount=amount(tenant)), changes
 
-    return _supposed(plight, fleet, candidates())
+    return _supposed(plight, fits, candidates())
 
 
 def _nodes(fleet: Fleet) -> Iterator[tuple[str, Node, Room]]:
@@ -164,10 +165,10 @@ def _nodes(fleet: Fleet) -> Iterator[tuple[str, Node, Room]]:
             yield name, *known
 
 
-def _quota(plight: Plight, fleet: Fleet) -> Iterator[Step]:
+def _quota(plight: Plight, fits: Fits) -> Iterator[Step]:
     """Yield by how much the quota would have to be more, as Kueue tells it, where the GPUs are there to back it."""
     condition = plight.workload.conditions.get("QuotaReserved") if plight.workload else None
-    if condition is None or not plight.cluster_queue or not _fits(plight, fleet):
+    if condition is None or not plight.cluster_queue or not _fits(plight, fits):
         return
     reads: tuple[tuple[re.Pattern[str], Callable[[tuple[int, ...]], int]], ...] = (
         (_MORE_NEEDED, lambda numbers: numbers[0]),

@@ -3,14 +3,16 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """How much room each node has, now and once pods that terminate are gone: what keeps the fit engine in step.
 
-Room is what the kubelet offers, less what pods hold, less what the scheduler holds for certain Permit waiters. A pod
-that terminates gives its GPUs soon while its deletion grace lasts, and later, with nobody knowing when, after that.
+Room is what the kubelet offers, less what pods hold, less what the scheduler holds for certain Permit waiters; it is
+below zero where a GPU broke under a pod, so that what comes back fills that first. A pod that terminates gives its GPUs
+soon while its deletion grace lasts, and later, with nobody knowing when, after that.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from datadog_checks.kueue_gang.derive.fit import Fleet, Room
+from datadog_checks.kueue_gang.derive.fit import Fits
+from datadog_checks.kueue_gang.derive.fleet import Fleet, Room
 from datadog_checks.kueue_gang.facts.nodes import Node
 from datadog_checks.kueue_gang.facts.pods import Pod
 from datadog_checks.kueue_gang.facts.quantity import Units
@@ -26,6 +28,9 @@ class Rooms:
     def __init__(self) -> None:
         """Begin without nodes."""
         self.fleet = Fleet()
+        self.fits = Fits(self.fleet)
+        #: Grows when the room of a node has changed; what is only supposed does not count.
+        self.version = 0
         self._nodes: dict[str, Node] = {}
         #: Pods that terminate, by node: what they hold, and when their grace is over.
         self._going: dict[str, dict[tuple[str, str], tuple[Units, float]]] = defaultdict(dict)
@@ -64,7 +69,7 @@ class Rooms:
             now: the cluster's time: it decides whether the grace of a pod that terminates is over.
 
         """
-        stale, self._stale = self._stale, set()
+        stale, self._stale, before = self._stale, set(), self.fleet.version
         for name in {*stale, *changed, *self._going}:
             node = self._nodes.get(name)
             if not self._going.get(name):
@@ -72,6 +77,7 @@ class Rooms:
             if not any(self._reserved.get(name, {}).values()):
                 self._reserved.pop(name, None)
             self.fleet.put(name, node, self._room(node, held, now) if node else ())
+        self.version += self.fleet.version != before
 
     def _room(self, node: Node, held: Callable[[str, str], int], now: float) -> Room:
         going = self._going.get(node.name)
@@ -81,13 +87,13 @@ class Rooms:
             return tuple(
                 (resource, (free, free, free))
                 for resource, offered in sorted(node.allocatable.items())
-                for free in [max(0, offered - held(node.name, resource))]
+                for free in [offered - held(node.name, resource)]
             )
         soon, later = Counter[str](), Counter[str]()
         for units, deletion in (going or {}).values():
             (soon if now < deletion else later).update(dict(units))
         return tuple(
-            (resource, (max(0, free), max(0, free + soon[resource]), max(0, free + soon[resource] + later[resource])))
+            (resource, (free, free + soon[resource], free + soon[resource] + later[resource]))
             for resource, offered in sorted(node.allocatable.items())
             for free in [offered - held(node.name, resource) - (reserved[resource] if reserved else 0)]
         )

@@ -21,6 +21,8 @@ GPU_RESOURCES = (
     "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*", "amd.com/gpu", "gpu.intel.com/*", "google.com/tpu",
     "habana.ai/gaudi", "aws.amazon.com/neuron",
 )  # fmt: skip
+#: Shapes of gangs for which room is looked for: pods x GPUs a pod.
+SLOTS = ((1, 1), (1, 8), (2, 8), (4, 8), (8, 8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class Rules:
     """What the user may decide. `gang_engines` None means: whatever is installed.
 
     `gang_schedulers` are the names of schedulers that serve gangs, empty where that is not known.
-    `scheduler_versions` maps a schedulerName to the Kubernetes minor of its binary.
+    `scheduler_versions` maps a schedulerName to the Kubernetes minor of its binary. `topology_levels` are node labels,
+    widest level first, for clusters in which no flavor names a Topology; `slots` are (pods, GPUs a pod).
     """
 
     gpus: GpuResources = field(default_factory=lambda: GpuResources(GPU_RESOURCES))
@@ -43,6 +46,9 @@ class Rules:
     gang_schedulers: frozenset[str] = frozenset()
     scheduler_versions: tuple[tuple[str, int], ...] = ()
     labels: tuple[str, ...] = ()
+    topology_levels: tuple[str, ...] = ()
+    slots: tuple[tuple[int, int], ...] = SLOTS
+    elastic_flavors: frozenset[str] = frozenset()
 
     def engine(self, name: str) -> bool:
         """Tell whether gangs of an engine are wanted."""

@@ -11,7 +11,7 @@ what they told holds, and what came since they do not know.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from datadog_checks.kueue_gang.facts.jobs import Job
 from datadog_checks.kueue_gang.facts.nodes import Node
@@ -69,7 +69,16 @@ class Cluster:
         return (namespace, name) in self.unreadable.get(source, frozenset())
 
 
+class Named(Protocol):
+    """What is known by its name in the whole cluster."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
+
 Fact = TypeVar("Fact")
+NamedFact = TypeVar("NamedFact", bound=Named)
 #: (fact before, fact now); None where there was or is none.
 Change = tuple[Fact | None, Fact | None]
 
@@ -93,6 +102,10 @@ class Changes:
     unread: Mapping[str, str] = field(default_factory=dict)
     unreadable: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
     behind: Mapping[str, str] = field(default_factory=dict)
+
+    def tells(self, *sources: str) -> bool:
+        """Tell whether what is not there of these sources is not: they were read, or do not exist here."""
+        return all(self.unread.get(source, NOT_INSTALLED) == NOT_INSTALLED for source in sources)
 
     @classmethod
     def of(cls, cluster: Cluster) -> "Changes":
@@ -118,3 +131,12 @@ class Changes:
             unreadable=cluster.unreadable,
             behind=cluster.behind,
         )
+
+
+def follow(facts: dict[str, NamedFact], changes: Sequence[Change[NamedFact]]) -> None:
+    """Bring facts by name up to date."""
+    for old, new in changes:
+        if old is not None:
+            facts.pop(old.name, None)
+        if new is not None:
+            facts[new.name] = new

@@ -9,6 +9,7 @@ expressions holds nowhere. What is only preferred keeps a pod from no node. Tain
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from datadog_checks.kueue_gang.facts.fields import BadObjectError, Json, items, mapping, strings, text
@@ -94,7 +95,13 @@ def constraint(spec: Json) -> Constraint:
     if not all(isinstance(value, str) for value in chosen.values()):
         msg = "nodeSelector has a value that is no string"
         raise BadObjectError(msg)
-    return Constraint(tuple(sorted(chosen.items())), terms)
+    return _one(Constraint(tuple(sorted(chosen.items())), terms))
+
+
+@lru_cache(maxsize=4096)
+def _one(found: Constraint) -> Constraint:
+    """Return one record for all that are equal: the pods of a template ask for the same."""
+    return found
 
 
 def _term(term: Json) -> tuple[Expression, ...]:

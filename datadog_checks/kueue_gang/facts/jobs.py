@@ -21,7 +21,6 @@ class Job:
 
     namespace: str
     name: str
-    uid: str
     parallelism: int
     all_at_once: bool
     elastic: bool
@@ -41,7 +40,6 @@ def _job(wanted: tuple[str, ...], obj: Json) -> Job:
     return Job(
         namespace=namespace,
         name=name,
-        uid=text(metadata, "uid"),
         parallelism=1 if parallelism is None else parallelism,
         all_at_once=text(spec, "completionMode") == "Indexed" and completions == parallelism,
         elastic=text(strings(metadata, "annotations"), "kueue.x-k8s.io/elastic-job") == "true",

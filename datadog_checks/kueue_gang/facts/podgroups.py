@@ -42,7 +42,6 @@ class PodGroup:
     engine: str
     namespace: str
     name: str
-    uid: str
     created: float
     required: int | None
     gpus: Units
@@ -126,7 +125,6 @@ def _pod_group(engine: Engine, gpus: GpuResources, wanted: tuple[str, ...], obj:
         engine=engine.name,
         namespace=namespace,
         name=name,
-        uid=text(metadata, "uid"),
         created=moment(metadata, "creationTimestamp") or 0.0,
         required=engine.required(spec),
         gpus=freeze(gpus.read(mapping(spec, "minResources"))),

@@ -79,7 +79,6 @@ class Workload:
 
     namespace: str
     name: str
-    uid: str
     created: float
     finished: bool
     active: bool
@@ -140,7 +139,6 @@ def _workload(gpus: GpuResources, wanted: tuple[str, ...], obj: Json) -> Workloa
     return Workload(
         namespace=namespace,
         name=name,
-        uid=text(metadata, "uid"),
         created=moment(metadata, "creationTimestamp") or 0.0,
         finished=finished,
         active=flag(spec, "active", default=True),
@@ -210,7 +208,10 @@ def _podset(podset: Json, assigned: dict[str, Json], reclaimed: dict[str, int], 
         tolerations=tolerations(pod_spec),
         request=request(mapping(podset, "topologyRequest")),
         flavors=tuple(
-            (resource, flavor) for resource, flavor in sorted(strings(given, "flavors").items()) if resource in gpus
+            (resource, text(flavors, resource))
+            for flavors in [strings(given, "flavors")]
+            for resource in sorted(flavors)
+            if resource in gpus
         ),
         assignment=assignment(mapping(given, "topologyAssignment")),
     )

@@ -1,0 +1,33 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""One value of one series, and its tags: what emission is made of."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from datadog_checks.kueue_gang.catalog import OWN, Metric
+
+#: Longest value of a tag; Datadog cuts tags at 200 characters.
+MAX_TAG = 200
+
+Tags = tuple[str, ...]
+
+
+class Sample(NamedTuple):
+    """One value of one series; the tags without those that the user adds to all."""
+
+    metric: Metric
+    value: float
+    tags: Tags
+
+
+def sample(name: str, value: float, *tags: str) -> Sample:
+    """Return a value of a metric of the catalog."""
+    return Sample(OWN[name], value, tags)
+
+
+@lru_cache(maxsize=4096)
+def tag(key: str, value: str) -> str:
+    """Return a tag as Datadog takes it."""
+    return f"{key}:{value[:MAX_TAG]}"
