@@ -299,7 +299,7 @@ def test_a_table_fits_into_the_terminal(several: ReplayServer, columns: int, dro
     assert max(map(len, narrow)) <= columns
     if not dropped:
         assert narrow == whole
-    assert set(whole[0].split()) - set(narrow[0].split()) <= {"ENGINE", "QUEUE", "AGE"}
+    assert set(whole[0].split()) - set(narrow[0].split()) <= {"ENGINE", "QUEUE", "PLACEMENT", "AGE"}
     assert not set(dropped) & set(narrow[0].split())
     assert ("\N{HORIZONTAL ELLIPSIS}" in "".join(narrow)) == (columns < 120)
 
