@@ -50,7 +50,7 @@ TAGS: Final = (
     Tag("gpu_resource", (), "resource name of the GPU, such as nvidia.com/gpu"),
     Tag("gpu_use", (BUSY, IDLE, OTHER), "whether the GPU works, is held in vain, or is held by no gang"),
     Tag("idle_reason", ("partial", "starting", "degraded", "lost", "terminating"), "why the GPU is idle"),
-    Tag("blocker", BLOCKERS, "what keeps the gang from running"),
+    Tag("blocker", BLOCKERS, "what keeps the gang from running, see [blockers.md](blockers.md)"),
     Tag("gang", (), "PodGroup, or the job that owns the Workload"),
     Tag("owner_kind", (), "kind of the job in lower case, `none` where no object names it"),
     Tag("kueue_workload_priority_class", (), "priority class of the Workload, `none` where it has none"),
