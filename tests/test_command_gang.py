@@ -242,13 +242,16 @@ def test_a_deadlock_is_in_the_column(deadlock: str, capsys: pytest.CaptureFixtur
     assert [row["BLOCKER"] for row in table_of(shown(capsys, deadlock))] == ["capacity, deadlock"] * 2
 
 
-@pytest.mark.parametrize("columns", [200, 110, 80, 60])
+@pytest.mark.parametrize("columns", [200, 110, 80])
 def test_the_blocker_stays_in_a_narrow_terminal(
     deadlock: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
-    """Other columns are dropped and cut before it: why a gang does not run is what the table is read for."""
+    """Other columns are dropped and cut before it: why a gang does not run is what the table is read for.
+
+    Where 60 columns are not enough for that, it is cut as the last one.
+    """
     monkeypatch.setenv("COLUMNS", str(columns))
     text = shown(capsys, deadlock)
     rows = text[text.index("NAMESPACE") :].partition("\n\n")[0].splitlines()
     assert all("capacity, deadlock" in row for row in rows[1:])
-    assert max(map(len, rows)) <= max(columns, 75)
+    assert max(map(len, rows)) <= columns

@@ -110,8 +110,9 @@ def run(options: argparse.Namespace) -> int:
                 raise next(iter(reading.errors.values()))
             picture = deriver.apply(reading.changes, reading.now)
             if last is None or picture.pods_known:
-                # A copy, since the deriver moves the time of its own.
-                last = replace(picture)
+                # A copy, since the deriver moves the time and the verdicts of its own.
+                verdicts = replace(picture.verdicts, blockers=dict(picture.verdicts.blockers))
+                last = replace(picture, verdicts=verdicts)
             near = _near(last, deriver, options)
             if options.json:
                 _show(as_json(last, reading, near, members=options.gang is not None))
@@ -295,7 +296,7 @@ def _rows(
 
 
 def _fitted(widths: Mapping[str, int], width: int) -> dict[str, int]:
-    """Return the widths of the columns that fit into a width: some are dropped, then MEMBERS and GANG are shortened."""
+    """Return the widths of the columns that fit into a width: some are dropped, then others are shortened."""
     left = dict(widths)
     members = min(left["MEMBERS"], _MEMBERS_WANTED)
     for name in _DROPPED:
