@@ -46,6 +46,7 @@ TAGS: Final = (
     Tag("kueue_cluster_queue", (), "ClusterQueue, `none` where there is no Workload"),
     Tag("gang_engine", _words(*(engine.name for engine in ENGINES), KUEUE, JOB, NONE), "what makes the pods a gang"),
     Tag("gang_state", STATES_SENT, "state of the gang, see [model.md](model.md)"),
+    Tag("blocker", BLOCKERS, "what keeps the gang from running, see [blockers.md](blockers.md)"),
     Tag("member_state", (*CLASSES, "missing"), "class of the member, see [model.md](model.md)"),
     Tag("gpu_resource", (), "resource name of the GPU, such as nvidia.com/gpu"),
     Tag("gpu_use", (BUSY, IDLE, OTHER), "whether the GPU works, is held in vain, or is held by no gang"),
