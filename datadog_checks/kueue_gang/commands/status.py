@@ -110,9 +110,8 @@ def run(options: argparse.Namespace) -> int:
                 raise next(iter(reading.errors.values()))
             picture = deriver.apply(reading.changes, reading.now)
             if last is None or picture.pods_known:
-                # A copy, since the deriver moves the time and the verdicts of its own.
-                verdicts = replace(picture.verdicts, blockers=dict(picture.verdicts.blockers))
-                last = replace(picture, verdicts=verdicts)
+                # A copy, since the deriver moves the time of its own.
+                last = replace(picture)
             near = _near(last, deriver, options)
             if options.json:
                 _show(as_json(last, reading, near, members=options.gang is not None))
