@@ -148,6 +148,46 @@ def _keep(holder: dict[Any, dict[Key, float]], key: object, gang: Key, time: flo
             del holder[key]
 
 
+class Evicted(NamedTuple):
+    """An eviction: where, why, and whether its gang was half assembled (true, false or unknown)."""
+
+    namespace: str
+    local_queue: str
+    cluster_queue: str
+    reason: str
+    cause: str
+    gang_partial: str
+
+
+#: The tags of a Workload: namespace, LocalQueue, ClusterQueue, stage.
+StageTags = tuple[str, str, str, str]
+
+
+@dataclass(slots=True)
+class Happenings:
+    """What happened since the picture before.
+
+    `assembled` holds the seconds that gangs took to run, by queue. `rejected` counts gangs by (queue, reason), `evicted`
+    Workloads. `stages` holds the seconds that Workloads took to reach a stage. `burned` are GPU-seconds of attempts that
+    ended before the gang ever ran, by (queue, resource, reason).
+    """
+
+    assembled: dict[Queue, list[float]] = field(default_factory=lambda: defaultdict(list))
+    rejected: Counter[tuple[Queue, str]] = field(default_factory=Counter)
+    stages: dict[StageTags, list[float]] = field(default_factory=lambda: defaultdict(list))
+    evicted: Counter[Evicted] = field(default_factory=Counter)
+    burned: Counter[tuple[Queue, str, str]] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Workloads:
+    """Workloads counted by stage, since when each is there, and those that are admitted and have no pods, by queue."""
+
+    stages: Counter[StageTags] = field(default_factory=Counter)
+    clocks: dict[StageTags, dict[tuple[str, str], float]] = field(default_factory=lambda: defaultdict(dict))
+    without_pods: Counter[Queue] = field(default_factory=Counter)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdicts:
     """Blockers of gangs by key and counted by (queue, blocker); the deadlocked gangs, and the GPUs that they hold."""
@@ -164,7 +204,8 @@ class Picture:
 
     `views` are the gangs, in no order. `nodes` is None where the nodes were not read; `free_known` and `pods_known` say
     what is complete. `unobservable` counts gangs by (signal, reason). For the signal
-    `placement` these are nodes. `verdicts` tell why gangs do not run. `layouts` is None where nodes, flavors or
+    `placement` these are nodes. `verdicts` tell why gangs do not run, `happened`
+    what happened since the picture before; `workloads` is None where they were not read. `layouts` is None where nodes, flavors or
     Topologies were not read. `needed` tells the least number of domains by level that could hold a placement at
     present: ask it for few gangs.
 
@@ -181,6 +222,8 @@ class Picture:
     pods_known: bool = False
     unobservable: Mapping[tuple[str, str], int] = field(default_factory=dict)
     verdicts: Verdicts = field(default_factory=Verdicts)
+    workloads: Workloads | None = None
+    happened: Happenings = field(default_factory=Happenings)
     layouts: Sequence[LayoutFigures] | None = None
     quotas: Quotas = field(default_factory=Quotas)
     needed: Callable[[Placement], Mapping[str, int]] = field(default=lambda _placement: {}, compare=False)

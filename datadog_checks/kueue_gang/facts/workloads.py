@@ -74,7 +74,8 @@ class Workload:
     group. `pod_group` marks Workloads of plain-pod groups, `group_index` the replica of a LeaderWorkerSet.
     `elsewhere` is set where MultiKueue runs the pods in another cluster, `variants` on the parent of a concurrent
     admission: neither has pods of its own. `slice` is the stable name that the slices of an elastic job share. `checks`
-    are (AdmissionCheck, state) of those that are not Ready.
+    are (AdmissionCheck, state) of those that are not Ready, `evictions` (reason, underlying cause, number) of all that
+    ever were, where Kueue counts them.
     """
 
     namespace: str
@@ -97,6 +98,7 @@ class Workload:
     requeues: int
     requeue_at: float | None
     checks: tuple[tuple[str, str], ...]
+    evictions: tuple[tuple[str, str, int], ...]
     labels: tuple[tuple[str, str], ...]
 
     def is_true(self, kind: str) -> bool:
@@ -166,8 +168,14 @@ def _workload(gpus: GpuResources, wanted: tuple[str, ...], obj: Json) -> Workloa
         )
         if not finished
         else (),
+        evictions=_evictions(status),
         labels=wanted_labels(labels, wanted),
     )
+
+
+def _evictions(status: Json) -> tuple[tuple[str, str, int], ...]:
+    counted = items(mapping(status, "schedulingStats"), "evictions")
+    return tuple(sorted((text(one, "reason"), text(one, "underlyingCause"), count(one, "count") or 0) for one in counted))
 
 
 def _owner(metadata: Json) -> Owner | None:

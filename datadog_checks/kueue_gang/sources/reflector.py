@@ -57,7 +57,7 @@ class Reflector:
     ) -> None:
         """Prepare to follow a resource. Without `watch` it is listed in each run."""
         self.resource = resource
-        self.table = Table()
+        self.table = Table(every_version=resource.every_version)
         self._api, self._log, self._monotonic = api, log, monotonic
         self._timing = timing or Timing()
         self._watch = watch

@@ -25,7 +25,8 @@ class Resource:
     """A kind of object: where its lists are and what is made of them.
 
     `api_source` is its name in `source.*` metrics, `group` is empty for the core group, `needed_by` is the gang engine
-    that makes no sense without it (None: the check itself).
+    that makes no sense without it (None: the check itself). With `every_version` no version of an object is passed over:
+    what a Workload was for a moment is told too.
     """
 
     api_source: str
@@ -34,6 +35,7 @@ class Resource:
     versions: tuple[str, ...]
     reduce: Reducer
     needed_by: str | None = None
+    every_version: bool = False
     query: Mapping[str, str] = field(default_factory=dict)
 
     def path(self, version: str) -> str:
@@ -66,6 +68,9 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ("topologies", KUEUE_GROUP, "topologies", _KUEUE_LATE, "kueue", {}),
 )
 
+#: An eviction may be cleared again before the next run.
+_EVERY_VERSION: Final = frozenset({"workloads.kueue.x-k8s.io"})
+
 #: The names that `resources` needs a reducer for.
 API_SOURCES: Final = tuple(row[0] for row in _ROWS)
 
@@ -73,6 +78,6 @@ API_SOURCES: Final = tuple(row[0] for row in _ROWS)
 def resources(reducers: Mapping[str, Reducer]) -> tuple[Resource, ...]:
     """Return the table with the reducer of each api_source. Raises KeyError for one that is missing."""
     return tuple(
-        Resource(source, group, plural, versions, reducers[source], needed_by, query)
+        Resource(source, group, plural, versions, reducers[source], needed_by, source in _EVERY_VERSION, query)
         for source, group, plural, versions, needed_by, query in _ROWS
     )

@@ -8,7 +8,9 @@ the same fact has not changed, which most writes do not: a node posts its status
 Objects that exist and cannot be understood are remembered by name.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 #: (namespace, name) of an object.
@@ -25,10 +27,15 @@ def by_name(facts: list[Any]) -> Facts:
 
 
 class Table:
-    """Facts by namespace and name. `unreadable` holds the names of objects that could not be understood."""
+    """Facts by namespace and name. `unreadable` holds the names of objects that could not be understood.
 
-    def __init__(self) -> None:
+    With `every_version` each version of an object is a change, not only the last one since changes were taken.
+    """
+
+    def __init__(self, *, every_version: bool = False) -> None:
         """Begin empty."""
+        #: Versions between the one before and the one now, where they are wanted.
+        self._between: dict[Name, list[Any]] | None = defaultdict(list) if every_version else None
         self._facts: Facts = {}
         self._before: dict[Name, Any] = {}
         self.unreadable: set[Name] = set()
@@ -52,6 +59,8 @@ class Table:
         facts = self._facts.setdefault(namespace, {})
         if name not in self._before:
             self._before[name] = facts.get(own)
+        elif self._between is not None:
+            self._between[name].append(facts.get(own))
         if fact is not None:
             facts[own] = fact
         else:
@@ -81,4 +90,9 @@ class Table:
         """Return what changed since the last call: (fact before, fact now)."""
         before, self._before = self._before, {}
         changes = [(old, self.get(name)) for name, old in before.items()]
+        if self._between:
+            steps = {name: [before[name], *found, self.get(name)] for name, found in self._between.items()}
+            self._between.clear()
+            changes = [(old, self.get(name)) for name, old in before.items() if name not in steps]
+            changes += [pair for found in steps.values() for pair in pairwise(found)]
         return [(old, new) for old, new in changes if old is not new and old != new]

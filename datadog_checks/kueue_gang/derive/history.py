@@ -1,0 +1,231 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""From one picture to the next: gangs that began to run, were rejected or evicted, and what their attempts cost.
+
+An attempt of a gang is one admission of its Workload, or for a gang without one the time until nothing of it is placed
+any more. What is remembered of it is little: whether a part of it was placed, whether it ran, what it holds. The times
+are those of the API, so that a check which was restarted tells of a transition what the one before would have told.
+
+The first reading of a cluster tells nothing: what is there has happened before. From then on a transition counts when it
+is seen, and that of an object which was not seen before only when it is not older than the reading before. So a restart
+loses at most what happens while no check runs, and counts nothing twice.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from datadog_checks.kueue_gang.derive.members import families
+from datadog_checks.kueue_gang.derive.picture import NONE, Evicted, Happenings, Queue
+from datadog_checks.kueue_gang.derive.rules import Rules
+from datadog_checks.kueue_gang.derive.stages import Eviction, counts, evictions, reached
+from datadog_checks.kueue_gang.derive.states import UNPLACED
+from datadog_checks.kueue_gang.derive.transitions import Key
+from datadog_checks.kueue_gang.facts.cluster import Changes
+from datadog_checks.kueue_gang.facts.pods import Pod
+from datadog_checks.kueue_gang.facts.quantity import Units
+from datadog_checks.kueue_gang.facts.workloads import Workload
+
+WORKLOADS = "workloads.kueue.x-k8s.io"
+
+#: Reasons of rejections by the families of scheduler texts; of the members of a gang the first that any of them has.
+_REJECTIONS = (
+    ("permit_timeout", frozenset({"permit_timeout"})),
+    ("postfilter", frozenset({"postfilter_trigger", "postfilter_sibling"})),
+    ("missing_members", frozenset({"missing_members"})),
+    ("gated_members", frozenset({"gated_members"})),
+    ("backoff", frozenset({"backoff"})),
+    ("unreserve", frozenset({"unreserve"})),
+    ("other", frozenset({"native", "min_resources", "podgroup_missing"})),
+)
+REJECTIONS = tuple(name for name, _ in _REJECTIONS)
+_PARTLY = frozenset({"partial", "starting", "degraded", "waiting", "rejected"})
+_RUNS = frozenset({"running", "finishing"})
+#: Seconds by which a time in whole seconds may seem older than it is.
+_WHOLE = 1.0
+
+
+class Moment(NamedTuple):
+    """A gang at the time of a picture.
+
+    `admitted` is when its Workload was admitted, None where it is not now; `workload` its name, '' for none. `began` is
+    when its attempt began, `complete` since when it runs. `held` are (bound at, units) of its placed members.
+    """
+
+    key: Key
+    queue: Queue
+    state: str
+    workload: str
+    admitted: float | None
+    began: float | None
+    complete: float | None
+    held: tuple[tuple[float, Units], ...]
+    members: Sequence[Pod]
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What is remembered of an attempt; `watched` from its beginning on."""
+
+    queue: Queue
+    admitted: float | None
+    watched: bool
+    partly: bool = False
+    ran: bool = False
+    degraded: bool = False
+    held: tuple[tuple[float, Units], ...] = ()
+
+    @property
+    def gang_partial(self) -> str:
+        """Whether some and not all required members were placed; false when it ran or nothing was."""
+        if self.degraded or (self.partly and not self.ran):
+            return "true"
+        return "false" if self.ran or self.watched else "unknown"
+
+
+class History:
+    """Remembers attempts, and tells what happened since the picture before."""
+
+    def __init__(self, rules: Rules) -> None:
+        """Begin before the first reading."""
+        self._rules = rules
+        self._attempts: dict[Key, _Attempt] = {}
+        #: The gang of a Workload, by namespace and name.
+        self._of_workload: dict[tuple[str, str], Key] = {}
+        self._rejected: dict[tuple[str, str], str] = {}
+        self._happened = Happenings()
+        self._at = 0.0
+        self._pods_known = self._workloads_known = False
+        self._counting_pods = self._counting_workloads = False
+
+    def take(self, changes: Changes, queues: Mapping[tuple[str, str], str], now: float) -> None:
+        """Take changes before the gangs are drawn; `queues` maps (namespace, LocalQueue) to its ClusterQueue."""
+        self._happened, self._rejected = Happenings(), {}
+        self._counting_pods, self._pods_known = self._pods_known, "pods" not in changes.unread
+        self._counting_workloads = self._workloads_known
+        self._workloads_known = WORKLOADS not in changes.unread
+        if self._counting_workloads:
+            self._take_workloads(changes.workloads, queues)
+        if self._counting_pods:
+            for old, new in changes.pods:
+                self._take_pod(old, new)
+        self._at = now
+
+    def draw(self, moments: Iterable[Moment], now: float) -> None:
+        """Take gangs as they are drawn."""
+        for moment in moments:
+            self._draw(moment, now)
+            self._count_rejection(moment)
+
+    def gone(self, keys: Iterable[Key], now: float) -> None:
+        """Take gangs that are no more."""
+        for key in keys:
+            attempt = self._attempts.pop(key, None)
+            if attempt:
+                self._burn(attempt, "deleted", now)
+
+    def happened(self) -> Happenings:
+        """Return what happened since the picture before."""
+        return self._happened
+
+    # --- Workloads ---------------------------------------------------------------------------------------------------
+
+    def _take_workloads(
+        self, changes: Iterable[tuple[Workload | None, Workload | None]], queues: Mapping[tuple[str, str], str]
+    ) -> None:
+        told: set[tuple[str, str]] = set()
+        for old, new in changes:
+            if new is None or new.finished or not counts(new) or not self._rules.reports(new.namespace):
+                continue
+            place = self._place(old, new, queues)
+            for stage, at, seconds in reached(old, new):
+                if self._is_news(old, at):
+                    self._happened.stages[*place, stage].append(seconds)
+            for eviction in evictions(old, new):
+                if self._is_news(old, eviction.at):
+                    self._evict(new, place, eviction, told)
+
+    def _place(
+        self, old: Workload | None, new: Workload, queues: Mapping[tuple[str, str], str]
+    ) -> tuple[str, str, str]:  # fmt: skip
+        known = new.cluster_queue or (old.cluster_queue if old else "") or queues.get((new.namespace, new.queue), "")
+        return new.namespace, new.queue or NONE, known or NONE
+
+    def _is_news(self, old: object | None, at: float | None) -> bool:
+        """Tell whether something happened since the reading before; of an object that was known its versions say so."""
+        return old is not None or (at is not None and at >= self._at - _WHOLE)
+
+    def _evict(
+        self, workload: Workload, place: tuple[str, str, str], eviction: Eviction, told: set[tuple[str, str]]
+    ) -> None:
+        name = workload.namespace, workload.name
+        key = self._of_workload.get(name)
+        attempt = self._attempts.get(key) if key else None
+        # Of an admission that came and went since the picture before nobody has seen the pods.
+        partial = attempt.gang_partial if attempt and attempt.admitted is not None and name not in told else "unknown"
+        told.add(name)
+        self._happened.evicted[Evicted(*place, eviction.reason, eviction.cause, partial)] += 1
+
+    # --- gangs -------------------------------------------------------------------------------------------------------
+
+    def _draw(self, moment: Moment, now: float) -> None:
+        known = self._attempts.get(moment.key)
+        attempt = known
+        if known and self._is_over(known, moment):
+            self._burn(known, "evicted" if moment.workload else "rejected", now)
+            attempt = None
+        if attempt is None:
+            began = moment.admitted if moment.workload else moment.began
+            recent = began is not None and began >= self._at - _WHOLE
+            watched = self._counting_pods and (known is not None or recent)
+            attempt = self._attempts[moment.key] = _Attempt(moment.queue, moment.admitted, watched)
+        if moment.workload:
+            self._of_workload[moment.key[1], moment.workload] = moment.key
+        attempt.queue = moment.queue
+        attempt.partly |= moment.state in _PARTLY
+        attempt.degraded = moment.state == "degraded"
+        if moment.state in _RUNS and not attempt.ran:
+            self._assemble(attempt, moment)
+        # A gang that is degraded ran before, whether this check saw it or not.
+        attempt.ran |= moment.state in _RUNS or attempt.degraded
+        attempt.held = () if attempt.ran else moment.held
+
+    def _is_over(self, attempt: _Attempt, moment: Moment) -> bool:
+        if moment.workload:
+            return attempt.admitted != moment.admitted
+        return (attempt.ran or bool(attempt.held)) and not moment.held and moment.state in UNPLACED
+
+    def _assemble(self, attempt: _Attempt, moment: Moment) -> None:
+        """Count a gang that runs for the first time in its attempt, unless that was before this check looked."""
+        if not self._counting_pods or moment.complete is None or moment.began is None:
+            return
+        if attempt.watched or attempt.partly or moment.complete >= self._at - _WHOLE:
+            self._happened.assembled[moment.queue].append(max(0.0, moment.complete - moment.began))
+
+    def _burn(self, attempt: _Attempt, reason: str, now: float) -> None:
+        if attempt.ran or not self._counting_pods:
+            return
+        for bound_at, units in attempt.held:
+            for resource, amount in units:
+                self._happened.burned[attempt.queue, resource, reason] += round(amount * max(0.0, now - bound_at))
+
+    # --- rejections --------------------------------------------------------------------------------------------------
+
+    def _take_pod(self, old: Pod | None, new: Pod | None) -> None:
+        text = new.failure if new else None
+        if new is None or text is None or new.node or (old is not None and old.failure == text):
+            return
+        if old is None and new.created < self._at - _WHOLE:
+            return
+        found = families(text)
+        reason = next((name for name, wanted in _REJECTIONS if found & wanted), None)
+        if reason:
+            self._rejected[new.namespace, new.name] = reason
+
+    def _count_rejection(self, moment: Moment) -> None:
+        if self._rejected:
+            found = {self._rejected.get((pod.namespace, pod.name)) for pod in moment.members}
+            reason = next((name for name in REJECTIONS if name in found), None)
+            if reason:
+                self._happened.rejected[moment.queue, reason] += 1
