@@ -106,6 +106,7 @@ def run(options: argparse.Namespace) -> int:
     collector = Collector(Api(connection, log=_LOG), resources, _LOG, watch=watch, named_engines=engines)
     deriver = Deriver(rules)
     last: Picture | None = None
+    near: list[CloseUp] = []
     try:
         while True:
             reading = collector.collect()
@@ -116,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
                 # A copy, since the deriver moves the time and the verdicts of its own.
                 verdicts = replace(picture.verdicts, blockers=dict(picture.verdicts.blockers))
                 last = replace(picture, verdicts=verdicts)
-            near = _near(last, deriver, options)
+                near = _near(last, deriver, options)
             if options.json:
                 _show(as_json(last, reading, near, members=options.gang is not None))
             else:
