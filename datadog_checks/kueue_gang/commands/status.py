@@ -70,10 +70,7 @@ _DROPPED: Final = ("ENGINE", "QUEUE", "PLACEMENT", "AGE")
 #: Characters of MEMBERS for which a column is dropped.
 _MEMBERS_WANTED: Final = 24
 #: Columns that are shortened when that is not enough, in this order, and the characters that are left of them at least.
-_SHORTENED: Final = (
-    ("MEMBERS", 12), ("GANG", 12), ("MEMBERS", 8), ("GANG", 8), ("NAMESPACE", 9), ("BLOCKER", 7),
-    ("MEMBERS", 7),
-)  # fmt: skip
+_SHORTENED: Final = (("MEMBERS", 12), ("GANG", 12), ("MEMBERS", 8), ("GANG", 8), ("BLOCKER", 8), ("HELD", 6))
 _GAP: Final = "  "
 #: Names that are offered instead of one that is not there.
 _FEW: Final = 8
@@ -114,9 +111,8 @@ def run(options: argparse.Namespace) -> int:
                 raise next(iter(reading.errors.values()))
             picture = deriver.apply(reading.changes, reading.now)
             if last is None or picture.pods_known:
-                # A copy, since the deriver moves the time and the verdicts of its own.
-                verdicts = replace(picture.verdicts, blockers=dict(picture.verdicts.blockers))
-                last = replace(picture, verdicts=verdicts)
+                # A copy, since the deriver moves the time of its own.
+                last = replace(picture)
                 near = _near(last, deriver, options)
             if options.json:
                 _show(as_json(last, reading, near, members=options.gang is not None))

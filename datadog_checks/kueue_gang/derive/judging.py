@@ -112,7 +112,7 @@ class Judge:
         for key in told:
             for amounts in self._waits[key].held.values():
                 gpus.update(amounts)
-        return Verdicts(self._blockers, self._blocked, told, gpus)
+        return Verdicts(dict(self._blockers), dict(self._blocked), told, gpus)
 
     @property
     def behind(self) -> bool:

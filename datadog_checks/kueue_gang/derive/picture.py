@@ -168,8 +168,8 @@ class Picture:
     Topologies were not read. `needed` tells the least number of domains by level that could hold a placement at
     present: ask it for few gangs.
 
-    It holds until the deriver takes the next changes: gangs, summary, GPUs and verdicts are the deriver's own, since
-    copies of them would grow with the cluster.
+    It holds until the deriver takes the next changes: gangs, summary and GPUs are the deriver's own, since copies of
+    them would grow with the cluster.
     """
 
     now: float
