@@ -108,7 +108,7 @@ def test_one_gang_as_json(deadlock: str, capsys: pytest.CaptureFixture[str]) -> 
             "text": "free the 16 GPUs that gang moe/moe-b holds",
         }
     ]
-    assert [one["state"] for one in found["member_list"]] == ["unschedulable", "ready", "ready"]
+    assert [one["member_state"] for one in found["member_list"]] == ["unschedulable", "ready", "ready"]
 
 
 def test_all_gangs_as_json(several: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -386,7 +386,7 @@ def as_json(picture: Picture, reading: Reading, near: Sequence[CloseUp], *, memb
                 {
                     **_gang_json(view, picture),
                     "placement": places.gang_json(picture, view),
-                    **gang.as_json(details[view.key], members=members),
+                    **gang.as_json(details[view.key], picture.now, members=members),
                 }
                 for view in sorted(picture.gangs, key=_rank)
                 if view.key in details
