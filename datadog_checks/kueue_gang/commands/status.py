@@ -103,6 +103,7 @@ def run(options: argparse.Namespace) -> int:
     collector = Collector(Api(connection, log=_LOG), resources, _LOG, watch=watch, named_engines=engines)
     deriver = Deriver(rules)
     last: Picture | None = None
+    near: list[CloseUp] = []
     try:
         while True:
             reading = collector.collect()
@@ -112,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
             if last is None or picture.pods_known:
                 # A copy, since the deriver moves the time of its own.
                 last = replace(picture)
-            near = _near(last, deriver, options)
+                near = _near(last, deriver, options)
             if options.json:
                 _show(as_json(last, reading, near, members=options.gang is not None))
             else:
@@ -385,7 +386,7 @@ def as_json(picture: Picture, reading: Reading, near: Sequence[CloseUp], *, memb
                 {
                     **_gang_json(view, picture),
                     "placement": places.gang_json(picture, view),
-                    **gang.as_json(details[view.key], members=members),
+                    **gang.as_json(details[view.key], picture.now, members=members),
                 }
                 for view in sorted(picture.gangs, key=_rank)
                 if view.key in details
