@@ -21,6 +21,8 @@ GANG_TAGS = ("gang", *QUEUE_TAGS, "owner_kind", "kueue_workload_priority_class")
 GPU = "gpu_resource"
 FLAVOR = "kueue_resource_flavor"
 _CQ = ("kueue_cluster_queue",)
+WORKLOAD_TAGS = ("kube_namespace", "kueue_local_queue", "kueue_cluster_queue")
+STAGE_TAGS = (*WORKLOAD_TAGS, "workload_stage")
 PLACE_TAGS = ("topology", "topology_level", FLAVOR)
 
 
@@ -54,6 +56,14 @@ _GANGS = (
     _gauge("gangs.blocked", "", (*QUEUE_TAGS, "blocker"), "Gangs that do not run, by what keeps them from it."),
     _gauge("gangs.deadlocked", "", (), "Gangs that hold GPUs which each other needs."),
     _gauge("gangs.unguarded", "", ("gang_engine", "reason"), "Gangs that no gang scheduler protects, by reason."),
+    _count("gangs.assembled", "event", QUEUE_TAGS, "Gangs that began to run, the first time in an admission."),
+    _count("gangs.assembly_seconds.sum", "second", QUEUE_TAGS,
+           "Seconds that these took, from the first member (Kueue: from admission) to all that are required."),
+    _count("gangs.assembly_seconds.count", "event", QUEUE_TAGS, "How many gangs that sum is of."),
+    _gauge("gangs.assembly_seconds.max", "second", QUEUE_TAGS, "The longest of them in the last run.",
+           over="max", zero="never"),
+    _count("gangs.rejected", "event", (*QUEUE_TAGS, "reason"),
+           "Rejections of whole gangs by a gang scheduler, as far as they leave a trace: a lower bound."),
     _gauge("members", "", (*QUEUE_TAGS, "member_state"), "Member pods of gangs by class, and missing ones.",
            over="sum, not over missing"),
     _gauge("members.permit_wait_oldest_seconds", "second", QUEUE_TAGS, "Longest present certain wait in Permit.",
@@ -91,6 +101,28 @@ _GPUS = (
            zero="always"),
     _gauge("gpus.reserved", "device", (*QUEUE_TAGS, GPU), "GPUs held in the scheduler for certain Permit waiters."),
     _gauge("gpus.deadlocked", "device", (GPU,), "GPUs that deadlocked gangs hold."),
+)  # fmt: skip
+
+_SPENT = (
+    _count("gpus.allocated_seconds", "", (*QUEUE_TAGS, GPU, "gpu_use"), "GPU-seconds that pods held, by use."),
+    _count("gpus.idle_seconds", "", (*QUEUE_TAGS, GPU, "idle_reason"),
+           "GPU-seconds that were allocated and unable to work."),
+    _count("gpus.burned_seconds", "", (*QUEUE_TAGS, GPU, "reason"),
+           "GPU-seconds of attempts that ended before the gang ever ran, counted when they end."),
+)  # fmt: skip
+
+_WORKLOADS = (
+    _gauge("workloads", "", STAGE_TAGS, "Workloads by how far they are."),
+    _gauge("workloads.oldest_wait_seconds", "second", STAGE_TAGS, "Longest time that one of them is there.",
+           over="max", zero="never"),
+    _count("workloads.stage_seconds.sum", "second", STAGE_TAGS,
+           "Seconds that Workloads took from the stage before to this one."),
+    _count("workloads.stage_seconds.count", "event", STAGE_TAGS, "How many Workloads that sum is of."),
+    _gauge("workloads.stage_seconds.max", "second", STAGE_TAGS, "The longest of them in the last run.",
+           over="max", zero="never"),
+    _count("workloads.evicted", "event",
+           (*WORKLOAD_TAGS, "kueue_eviction_reason", "underlying_cause", "gang_partial"), "Evictions of Workloads."),
+    _gauge("workloads.without_pods", "", WORKLOAD_TAGS, "Workloads that are admitted, and of which no pod exists."),
 )  # fmt: skip
 
 _QUOTAS = (
@@ -240,7 +272,8 @@ CLUSTER_QUEUE_FAMILIES = _families("kueue_", _CLUSTER_QUEUE_ROWS)
 LOCAL_QUEUE_FAMILIES = _families("kueue_local_queue_", _LOCAL_QUEUE_ROWS)
 
 OWN: dict[str, Metric] = {
-    metric.name: metric for metric in (*_GANGS, *_ONE_GANG, *_GPUS, *_QUOTAS, *_TOPOLOGY, *_SELF, *_SCHEDULER)
+    metric.name: metric
+    for metric in (*_GANGS, *_ONE_GANG, *_GPUS, *_SPENT, *_WORKLOADS, *_QUOTAS, *_TOPOLOGY, *_SELF, *_SCHEDULER)
 }
 SCRAPED: dict[str, Metric] = {
     metric.name: metric for family in (*CLUSTER_QUEUE_FAMILIES, *LOCAL_QUEUE_FAMILIES) for metric in family.metrics()

@@ -21,6 +21,7 @@ from datadog_checks.kueue_gang import settings
 from datadog_checks.kueue_gang.config_models import ConfigMixin
 from datadog_checks.kueue_gang.derive.deriver import Deriver
 from datadog_checks.kueue_gang.derive.picture import Picture
+from datadog_checks.kueue_gang.derive.spent import Meter
 from datadog_checks.kueue_gang.emit import Emitter, Report, phases
 from datadog_checks.kueue_gang.facts.health import OK, SourceHealth
 from datadog_checks.kueue_gang.options import thaw, unknown_options, untrusted_options
@@ -91,8 +92,10 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
         if reading:
             health += reading.health
         lapsed = reading.lapsed if reading else frozenset[str]()
-        report = Report(self.picture, health, reading.scheduler if reading else None, self._bad_samples())
-        self._emitter.emit(report, time.monotonic(), lapsed=lapsed)
+        now = time.monotonic()
+        spent = self._meter.read(self.picture, now)
+        report = Report(self.picture, health, reading.scheduler if reading else None, self._bad_samples(), spent)
+        self._emitter.emit(report, now, lapsed=lapsed)
         times.append(_clocks())
         wall, self.cpu = (
             dict(zip(PHASES, (after[clock] - before[clock] for before, after in pairwise(times)), strict=True))
@@ -123,6 +126,7 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
         config = self.config
         rules = settings.rules(config)
         self._emitter = Emitter(self, settings.emit_options(config))
+        self._meter = Meter(float(config.min_collection_interval or 15))
         if config.collect_kubernetes:
             self._connection = self._connect()
             self._deriver = Deriver(rules)

@@ -10,17 +10,18 @@ no zero is sent while something that was read before cannot be read now.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from math import isfinite
 from typing import Protocol
 
 from datadog_checks.kueue_gang.catalog import OWN
 from datadog_checks.kueue_gang.derive.members import CLASSES
-from datadog_checks.kueue_gang.derive.picture import MISSING, GangView, Picture, Queue
+from datadog_checks.kueue_gang.derive.picture import MISSING, GangView, Picture
+from datadog_checks.kueue_gang.derive.spent import Spent
 from datadog_checks.kueue_gang.emit_kueue import gang_domains, quota, topology
+from datadog_checks.kueue_gang.emit_time import happened, spent, workloads
 from datadog_checks.kueue_gang.facts.health import SourceHealth
 from datadog_checks.kueue_gang.facts.scheduler import SchedulerMetrics
-from datadog_checks.kueue_gang.sampling import Sample, Tags, sample, tag
+from datadog_checks.kueue_gang.sampling import Sample, Tags, queue_tags, sample, tag
 
 #: States that every queue with a gang tells, also where no gang has them.
 _ALWAYS_TOLD = ("running", "partial")
@@ -52,12 +53,16 @@ class EmitOptions:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one run has to say: the picture (None where the API is not read), the sources, the scheduler's metrics."""
+    """What one run has to say: the picture (None where the API is not read), the sources, the scheduler's metrics.
+
+    `spent` are the GPU-seconds since the run before.
+    """
 
     picture: Picture | None
     health: Sequence[SourceHealth]
     scheduler: SchedulerMetrics | None = None
     bad_samples: Mapping[str, int] = field(default_factory=dict)
+    spent: Spent = field(default_factory=Spent)
 
 
 def samples(report: Report, options: EmitOptions) -> list[Sample]:
@@ -72,6 +77,9 @@ def samples(report: Report, options: EmitOptions) -> list[Sample]:
         found += _node_gpus(picture)
         found += topology(picture)
         found += quota(picture)
+        found += workloads(picture)
+        found += happened(picture)
+        found += spent(report.spent)
         found += [
             sample("unobservable", number, tag("signal", signal), tag("reason", reason))
             for (signal, reason), number in picture.unobservable.items()
@@ -80,16 +88,6 @@ def samples(report: Report, options: EmitOptions) -> list[Sample]:
     if report.scheduler:
         found += _scheduler(report.scheduler)
     return found
-
-
-@lru_cache(maxsize=4096)
-def _queue_tags(queue: Queue) -> Tags:
-    return (
-        tag("kube_namespace", queue.namespace),
-        tag("kueue_local_queue", queue.local_queue),
-        tag("kueue_cluster_queue", queue.cluster_queue),
-        tag("gang_engine", queue.engine),
-    )
 
 
 def _age(picture: Picture, since: float) -> float:
@@ -102,21 +100,21 @@ def _gangs(picture: Picture) -> Iterator[Sample]:
     for queue in summary.queues:
         for state in _ALWAYS_TOLD:
             if (queue, state) not in summary.states:
-                yield sample("gangs", 0, *_queue_tags(queue), tag("gang_state", state))
+                yield sample("gangs", 0, *queue_tags(queue), tag("gang_state", state))
     for (queue, state), number in summary.states.items():
-        yield sample("gangs", number, *_queue_tags(queue), tag("gang_state", state))
+        yield sample("gangs", number, *queue_tags(queue), tag("gang_state", state))
     for (queue, state), clocks in summary.clocks.items():
         oldest = _age(picture, min(clocks.values()))
-        yield sample("gangs.oldest_seconds", oldest, *_queue_tags(queue), tag("gang_state", state))
+        yield sample("gangs.oldest_seconds", oldest, *queue_tags(queue), tag("gang_state", state))
     for (queue, name), number in summary.members.items():
-        yield sample("members", number, *_queue_tags(queue), tag("member_state", name))
+        yield sample("members", number, *queue_tags(queue), tag("member_state", name))
     for queue, clocks in summary.waits.items():
-        yield sample("members.permit_wait_oldest_seconds", _age(picture, min(clocks.values())), *_queue_tags(queue))
+        yield sample("members.permit_wait_oldest_seconds", _age(picture, min(clocks.values())), *queue_tags(queue))
     for (engine, reason), number in summary.unguarded.items():
         yield sample("gangs.unguarded", number, tag("gang_engine", engine), tag("reason", reason))
     verdicts = picture.verdicts
     for (queue, blocker), number in verdicts.blocked.items():
-        yield sample("gangs.blocked", number, *_queue_tags(queue), tag("blocker", blocker))
+        yield sample("gangs.blocked", number, *queue_tags(queue), tag("blocker", blocker))
     if verdicts.deadlocked:
         yield sample("gangs.deadlocked", len(verdicts.deadlocked))
     for resource, amount in verdicts.deadlocked_gpus.items():
@@ -152,7 +150,7 @@ def _one_gang(picture: Picture, options: EmitOptions) -> Iterator[Sample]:
     for gang in gangs[: options.max_gangs]:
         tags = (
             tag("gang", gang.name),
-            *_queue_tags(gang.queue),
+            *queue_tags(gang.queue),
             tag("owner_kind", gang.owner_kind),
             tag("kueue_workload_priority_class", gang.priority_class),
             *(tag(options.label_tags[label], value) for label, value in gang.labels if label in options.label_tags),
@@ -182,19 +180,17 @@ def _pod_gpus(picture: Picture) -> Iterator[Sample]:
     gpus = picture.gpus
     totals: dict[str, int] = dict.fromkeys(picture.nodes or (), 0)
     for (queue, resource, use), amount in gpus.allocated.items():
-        yield sample("gpus.allocated", amount, *_queue_tags(queue), tag("gpu_resource", resource), tag("gpu_use", use))
+        yield sample("gpus.allocated", amount, *queue_tags(queue), tag("gpu_resource", resource), tag("gpu_use", use))
         totals.setdefault(resource, 0)
     for (queue, resource, reason), amount in gpus.idle.items():
-        yield sample(
-            "gpus.idle", amount, *_queue_tags(queue), tag("gpu_resource", resource), tag("idle_reason", reason)
-        )
+        yield sample("gpus.idle", amount, *queue_tags(queue), tag("gpu_resource", resource), tag("idle_reason", reason))
         totals[resource] += amount
     for resource, amount in totals.items():
         # Only the nodes tell which GPUs are held on lost ones: without them some may be idle, and none is no answer.
         if not gpus.unknown[resource] and (amount or picture.nodes is not None):
             yield sample("gpus.idle_total", amount, tag("gpu_resource", resource))
     for (queue, resource), amount in gpus.reserved.items():
-        yield sample("gpus.reserved", amount, *_queue_tags(queue), tag("gpu_resource", resource))
+        yield sample("gpus.reserved", amount, *queue_tags(queue), tag("gpu_resource", resource))
 
 
 def _node_gpus(picture: Picture) -> Iterator[Sample]:

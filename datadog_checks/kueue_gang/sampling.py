@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from datadog_checks.kueue_gang.catalog import OWN, Metric
+from datadog_checks.kueue_gang.derive.picture import Queue
 
 #: Longest value of a tag; Datadog cuts tags at 200 characters.
 MAX_TAG = 200
@@ -31,3 +32,24 @@ def sample(name: str, value: float, *tags: str) -> Sample:
 def tag(key: str, value: str) -> str:
     """Return a tag as Datadog takes it."""
     return f"{key}:{value[:MAX_TAG]}"
+
+
+@lru_cache(maxsize=4096)
+def queue_tags(queue: Queue) -> Tags:
+    """Return the queue tags."""
+    return (
+        tag("kube_namespace", queue.namespace),
+        tag("kueue_local_queue", queue.local_queue),
+        tag("kueue_cluster_queue", queue.cluster_queue),
+        tag("gang_engine", queue.engine),
+    )
+
+
+@lru_cache(maxsize=4096)
+def workload_tags(namespace: str, local_queue: str, cluster_queue: str) -> Tags:
+    """Return the tags of a Workload: the queue tags without what makes a gang."""
+    return (
+        tag("kube_namespace", namespace),
+        tag("kueue_local_queue", local_queue),
+        tag("kueue_cluster_queue", cluster_queue),
+    )

@@ -21,6 +21,7 @@ from datadog_checks.kueue_gang.derive.components import Component, Components, n
 from datadog_checks.kueue_gang.derive.drawing import NEVER, NOT_DRAWN, Context, Drawn, classes_of, draw
 from datadog_checks.kueue_gang.derive.gpus import NodeLedger
 from datadog_checks.kueue_gang.derive.guard import known_gang_schedulers
+from datadog_checks.kueue_gang.derive.history import History
 from datadog_checks.kueue_gang.derive.judging import Judge
 from datadog_checks.kueue_gang.derive.kueue import KueueObjects
 from datadog_checks.kueue_gang.derive.members import lost_at, readiness
@@ -34,10 +35,11 @@ from datadog_checks.kueue_gang.derive.permit import (
     settle_by_count,
     settle_by_room,
 )
-from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Picture, Summary, Verdicts
+from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Picture, Summary, Verdicts, Workloads
 from datadog_checks.kueue_gang.derive.quota import QuotaBook
 from datadog_checks.kueue_gang.derive.rooms import Rooms
 from datadog_checks.kueue_gang.derive.rules import Rules
+from datadog_checks.kueue_gang.derive.stages import Staged
 from datadog_checks.kueue_gang.derive.topology import TopologyLedger
 from datadog_checks.kueue_gang.derive.transitions import STILL, Key, Memory
 from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED, Changes, Cluster, SchedulerCount
@@ -86,6 +88,10 @@ class Deriver:
         self._rooms = Rooms()
         self._judge = Judge(self._rooms)
         self._kueue = KueueObjects()
+        self._history = History(rules)
+        #: Gangs that were drawn before, and not yet in this run.
+        self._gone: set[Key] = set()
+        self._workloads = Workloads()
         self._scheduler: SchedulerCount | None = None
         self._context = Context(rules, {}, self._lost_from, frozenset(), self._queues, frozenset())
         self._changes = Changes()
@@ -118,6 +124,7 @@ class Deriver:
         seen_anew = self._take_context(changes) or now < self._at
         if seen_anew:
             reclassify = {id(component): component for component in self._components}
+        self._history.take(changes, self._queues, now)
         for component in reclassify.values():
             component.found = None
         dirty |= reclassify | self._on_sensitivity(changes.scheduler)
@@ -144,9 +151,12 @@ class Deriver:
                 stale |= self._withdraw(component)
                 fresh |= self._draw(component, now, before)
             self._forget(stale - fresh)
+            self._history.gone(self._gone, now)
+            self._gone.clear()
             # What the scheduler holds for waiters is known by now.
             self._rooms.refresh((), self._ledger.allocated, now)
             self._picture = self._assemble(now)
+        self._picture.happened = self._history.happened()
         self._picture.now = self._at = now
         return self._picture
 
@@ -374,10 +384,15 @@ class Deriver:
             Candidate(gang, *settled) for gang, settled in zip(component.found.gangs, component.settled, strict=True)
         ]
         memory = Memory(self._at, self._complete, self._attention)
-        drawn = component.drawn = draw(component.found, candidates, self._context, memory, now, before)
+        drawn, moments = draw(component.found, candidates, self._context, memory, now, before)
+        component.drawn = drawn
         self._drawn[id(component)] = component
         self._gpus.add(drawn.gpus)
         self._judge.add(drawn.waits)
+        self._history.draw(moments, now)
+        self._gone -= {moment.key for moment in moments}
+        for one in drawn.staged:
+            self._count_staged(one)
         self._unobservable.update(drawn.unobservable)
         self._hidden.update(drawn.hidden)
         self._quota.hold(drawn.without_pods)
@@ -400,6 +415,9 @@ class Deriver:
             return set()
         self._gpus.subtract(drawn.gpus)
         self._judge.take_back(drawn.waits)
+        self._gone |= {view.key for view in drawn.views}
+        for one in drawn.staged:
+            self._count_staged(one, -1)
         self._unobservable.subtract(drawn.unobservable)
         self._hidden.subtract(drawn.hidden)
         self._quota.hold(drawn.without_pods, -1)
@@ -407,6 +425,12 @@ class Deriver:
             self._summary.add(view, -1)
             del self._views[id(view)]
         return set(_keys(drawn))
+
+    def _count_staged(self, one: Staged, sign: int = 1) -> None:
+        queue = one.queue
+        self._workloads.add(one.name, (*queue[:3], one.stage), one.since, sign)
+        if one.without_pods:
+            self._workloads.add_empty(queue, sign)
 
     def _forget(self, gone: set[Key]) -> None:
         """Forget what was remembered of gangs that are no more, or of which there is nothing to remember."""
@@ -430,6 +454,7 @@ class Deriver:
             free_known=nodes_read and pods_read,
             pods_known=pods_read,
             unobservable={**(unobservable if pods_read else {}), **self._topology.unobservable(nodes_read=nodes_read)},
+            workloads=self._workloads if WORKLOADS not in unread and pods_read else None,
             layouts=self._topology.figures() if nodes_read else None,
             quotas=self._quota.quotas(self._changes, self._topology),
             needed=self._topology.needed,

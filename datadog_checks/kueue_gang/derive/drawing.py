@@ -18,6 +18,7 @@ from typing import Any
 from datadog_checks.kueue_gang.derive import gpus as gpu
 from datadog_checks.kueue_gang.derive.blockers import UNBLOCKED, case_of
 from datadog_checks.kueue_gang.derive.guard import is_served_by_name, unguarded
+from datadog_checks.kueue_gang.derive.history import Moment
 from datadog_checks.kueue_gang.derive.judging import Wait
 from datadog_checks.kueue_gang.derive.kueue import Kueue
 from datadog_checks.kueue_gang.derive.members import HOLDING, PLACED, member_class
@@ -27,6 +28,7 @@ from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Gpus, Queue
 from datadog_checks.kueue_gang.derive.placement import NOWHERE, VIOLATION, Placement, Places, place
 from datadog_checks.kueue_gang.derive.quota import without_pods
 from datadog_checks.kueue_gang.derive.rules import Rules
+from datadog_checks.kueue_gang.derive.stages import Staged, counts, stage_of, stage_since
 from datadog_checks.kueue_gang.derive.states import FINISHED, UNPLACED, Shape, since, state_of
 from datadog_checks.kueue_gang.derive.transitions import ATTENTION_AFTER, STILL, Key, Memory
 from datadog_checks.kueue_gang.facts.nodes import Node
@@ -91,6 +93,7 @@ class Drawn:
 
     views: tuple[GangView, ...]
     waits: tuple[Wait, ...]
+    staged: tuple[Staged, ...]
     gpus: Gpus
     unobservable: Counter[tuple[str, str]]
     hidden: Counter[frozenset[str]]
@@ -102,7 +105,8 @@ class Drawn:
 #: There are thousands of components, and most have nothing of most kinds: they share it. None of it is written to.
 _NOTHING: Counter[Any] = Counter()
 _NO_MEMORY = Memory()
-NOT_DRAWN = Drawn((), (), Gpus(_NOTHING, _NOTHING, _NOTHING, _NOTHING), _NOTHING, _NOTHING, _NO_MEMORY, NEVER, _NOTHING)
+_NO_GPUS = Gpus(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
+NOT_DRAWN = Drawn((), (), (), _NO_GPUS, _NOTHING, _NOTHING, _NO_MEMORY, NEVER, _NOTHING)
 
 
 def classes_of(gang: Gang, context: Context, now: float, known: Mapping[Key, tuple[list[Pod], list[str]]]) -> list[str]:
@@ -126,8 +130,8 @@ def draw(
     memory: Memory,
     now: float,
     before: Iterable[GangView] = (),
-) -> Drawn:
-    """Draw a component.
+) -> tuple[Drawn, list[Moment]]:
+    """Draw a component; return what is told of it, and what history is made of.
 
     Args:
         found: its gangs and outsiders.
@@ -143,7 +147,9 @@ def draw(
         drawing.gang(candidate)
     drawing.outsiders(found.outsiders)
     drawing.without_pods = without_pods(found.workloads)
-    return drawing.drawn()
+    for workload, _, number in found.workloads:
+        drawing.workload(workload, number)
+    return drawing.drawn(), drawing.moments
 
 
 class _Drawing:
@@ -152,6 +158,8 @@ class _Drawing:
         self.lay = lay
         self.views: list[GangView] = []
         self.waits: list[Wait] = []
+        self.moments: list[Moment] = []
+        self.staged: list[Staged] = []
         self.gpus = Gpus()
         self.unobservable: Counter[tuple[str, str]] = Counter()
         self.hidden: Counter[frozenset[str]] = Counter()
@@ -165,6 +173,7 @@ class _Drawing:
         return Drawn(
             views=tuple(self.views),
             waits=tuple(self.waits),
+            staged=tuple(self.staged),
             gpus=Gpus(
                 allocated=gpus.allocated or _NOTHING,
                 idle=gpus.idle or _NOTHING,
@@ -231,6 +240,8 @@ class _Drawing:
             self.gpus.reserved[queue, resource] += amount
         reasons = tuple(unguarded(gang, self.context.schedulers, workloads_known=self.context.workloads_known))
         began = since(state, shape, self.context.nodes or {}) if state else None
+        if state:
+            self.moments.append(self._moment(shape, state, queue))
         placement = place(shape, self.context.nodes or {}, self.context.places, self.lay.get(gang.key))
         self._count_unobservable(shape, counted_waits=counted_waits)
         self.views.append(
@@ -257,6 +268,38 @@ class _Drawing:
                 attention=self._attention(shape, state, began, reasons, placement),
                 placement=placement,
             )
+        )
+
+    def workload(self, workload: Workload, pods: int) -> None:
+        """Tell of a Workload how far it is, whether it is a gang or not."""
+        if not (counts(workload) and self.rules.reports(workload.namespace)):
+            return
+        queue = self._queue(workload.namespace, NONE, workload)
+        stage = stage_of(workload)
+        admitted = workload.conditions.get("Admitted")
+        due = None if admitted is None or admitted.since is None else admitted.since + self.rules.grace
+        here = not (workload.elsewhere or workload.variants)
+        empty = workload.admitted and not pods and here and due is not None and self.now > due
+        self._change_at(due if not pods else None)
+        self.staged.append(Staged(workload.name, queue, stage, stage_since(workload, stage), without_pods=empty))
+
+    def _moment(self, shape: Shape, state: str, queue: Queue) -> Moment:
+        gang, workload = shape.gang, shape.gang.workload
+        admitted = workload.conditions["Admitted"].since if workload and workload.admitted else None
+        created = min((pod.created for pod in shape.live), default=None)
+        runs = state in {"running", "finishing"}
+        return Moment(
+            key=gang.key,
+            queue=queue,
+            state=state,
+            workload=workload.name if workload else "",
+            admitted=admitted,
+            began=admitted if workload else created,
+            complete=since(state, shape, self.context.nodes or {}) if runs else None,
+            held=()
+            if runs
+            else tuple((pod.bound_at or pod.created, pod.spec.gpus) for pod in shape.pods(PLACED) if pod.spec.gpus),
+            members=gang.members,
         )
 
     def _wait(self, shape: Shape, queue: Queue | None) -> None:

@@ -7,9 +7,9 @@ An attempt of a gang is one admission of its Workload, or for a gang without one
 any more. What is remembered of it is little: whether a part of it was placed, whether it ran, what it holds. The times
 are those of the API, so that a check which was restarted tells of a transition what the one before would have told.
 
-The first reading of a cluster tells nothing: what is there has happened before. From then on a transition counts when it
-is seen, and that of an object which was not seen before only when it is not older than the reading before. So a restart
-loses at most what happens while no check runs, and counts nothing twice.
+The first reading of a cluster tells nothing: what is there has happened before. From then on a transition counts when
+it is seen, and that of an object which was not seen before only when it is not older than the reading before. So a
+restart loses at most what happens while no check runs, and counts nothing twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -95,13 +95,15 @@ class History:
         self._of_workload: dict[tuple[str, str], Key] = {}
         self._rejected: dict[tuple[str, str], str] = {}
         self._happened = Happenings()
-        self._at = 0.0
+        #: The times of the reading before, and of this one.
+        self._before = self._at = 0.0
         self._pods_known = self._workloads_known = False
         self._counting_pods = self._counting_workloads = False
 
     def take(self, changes: Changes, queues: Mapping[tuple[str, str], str], now: float) -> None:
         """Take changes before the gangs are drawn; `queues` maps (namespace, LocalQueue) to its ClusterQueue."""
         self._happened, self._rejected = Happenings(), {}
+        self._before, self._at = self._at, now
         self._counting_pods, self._pods_known = self._pods_known, "pods" not in changes.unread
         self._counting_workloads = self._workloads_known
         self._workloads_known = WORKLOADS not in changes.unread
@@ -110,7 +112,6 @@ class History:
         if self._counting_pods:
             for old, new in changes.pods:
                 self._take_pod(old, new)
-        self._at = now
 
     def draw(self, moments: Iterable[Moment], now: float) -> None:
         """Take gangs as they are drawn."""
@@ -154,7 +155,7 @@ class History:
 
     def _is_news(self, old: object | None, at: float | None) -> bool:
         """Tell whether something happened since the reading before; of an object that was known its versions say so."""
-        return old is not None or (at is not None and at >= self._at - _WHOLE)
+        return old is not None or (at is not None and at >= self._before - _WHOLE)
 
     def _evict(
         self, workload: Workload, place: tuple[str, str, str], eviction: Eviction, told: set[tuple[str, str]]
@@ -177,7 +178,7 @@ class History:
             attempt = None
         if attempt is None:
             began = moment.admitted if moment.workload else moment.began
-            recent = began is not None and began >= self._at - _WHOLE
+            recent = began is not None and began >= self._before - _WHOLE
             watched = self._counting_pods and (known is not None or recent)
             attempt = self._attempts[moment.key] = _Attempt(moment.queue, moment.admitted, watched)
         if moment.workload:
@@ -200,7 +201,7 @@ class History:
         """Count a gang that runs for the first time in its attempt, unless that was before this check looked."""
         if not self._counting_pods or moment.complete is None or moment.began is None:
             return
-        if attempt.watched or attempt.partly or moment.complete >= self._at - _WHOLE:
+        if attempt.watched or attempt.partly or moment.complete >= self._before - _WHOLE:
             self._happened.assembled[moment.queue].append(max(0.0, moment.complete - moment.began))
 
     def _burn(self, attempt: _Attempt, reason: str, now: float) -> None:
@@ -216,7 +217,7 @@ class History:
         text = new.failure if new else None
         if new is None or text is None or new.node or (old is not None and old.failure == text):
             return
-        if old is None and new.created < self._at - _WHOLE:
+        if old is None and new.created < self._before - _WHOLE:
             return
         found = families(text)
         reason = next((name for name, wanted in _REJECTIONS if found & wanted), None)

@@ -112,12 +112,12 @@ class Outsider(NamedTuple):
 class Membership:
     """All gangs, the pods that are in none, and what the pods of each Workload hold, in a gang or not.
 
-    `workloads` are those that are not finished, each with the GPU units of its pods that hold some.
+    `workloads` are those that are not finished, each with the GPU units that its pods hold, and the number of its pods.
     """
 
     gangs: tuple[Gang, ...]
     outsiders: tuple[Outsider, ...]
-    workloads: tuple[tuple[Workload, Units], ...] = ()
+    workloads: tuple[tuple[Workload, Units, int], ...] = ()
 
 
 def membership(cluster: Cluster, rules: Rules) -> Membership:
@@ -172,18 +172,22 @@ class _Sorting:
             workloads=self._with_pods(alike.values()),
         )
 
-    def _with_pods(self, alike: Iterable[list[Pod]]) -> tuple[tuple[Workload, Units], ...]:
+    def _with_pods(self, alike: Iterable[list[Pod]]) -> tuple[tuple[Workload, Units, int], ...]:
         held: dict[tuple[str, str], Counter[str]] = {
             key: Counter() for key, workload in self.workloads.items() if not workload.finished
         }
+        numbers: Counter[tuple[str, str]] = Counter()
         for pods in alike if held else ():
             workload = self._workload_of(pods[0])
             if workload and not workload.finished:
                 amounts = held[workload.namespace, workload.name]
+                numbers[workload.namespace, workload.name] += len(pods)
                 for pod in pods:
                     if holds(pod):
                         add(amounts, pod.spec.gpus)
-        return tuple((self.workloads[key], tuple(sorted(amounts.items()))) for key, amounts in held.items())
+        return tuple(
+            (self.workloads[key], tuple(sorted(amounts.items())), numbers[key]) for key, amounts in held.items()
+        )  # fmt: skip
 
     # --- PodGroups ---------------------------------------------------------------------------------------------------
 

@@ -167,9 +167,9 @@ StageTags = tuple[str, str, str, str]
 class Happenings:
     """What happened since the picture before.
 
-    `assembled` holds the seconds that gangs took to run, by queue. `rejected` counts gangs by (queue, reason), `evicted`
-    Workloads. `stages` holds the seconds that Workloads took to reach a stage. `burned` are GPU-seconds of attempts that
-    ended before the gang ever ran, by (queue, resource, reason).
+    `assembled` holds the seconds that gangs took to run, by queue. `rejected` counts gangs by (queue, reason),
+    `evicted` Workloads. `stages` holds the seconds that Workloads took to reach a stage. `burned` are GPU-seconds of
+    attempts that ended before the gang ever ran, by (queue, resource, reason).
     """
 
     assembled: dict[Queue, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -184,8 +184,22 @@ class Workloads:
     """Workloads counted by stage, since when each is there, and those that are admitted and have no pods, by queue."""
 
     stages: Counter[StageTags] = field(default_factory=Counter)
-    clocks: dict[StageTags, dict[tuple[str, str], float]] = field(default_factory=lambda: defaultdict(dict))
+    clocks: dict[StageTags, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
     without_pods: Counter[Queue] = field(default_factory=Counter)
+
+    def add(self, name: str, tags: StageTags, since: float | None, sign: int = 1) -> None:
+        """Count a Workload, or with a `sign` of -1 take it back; what falls to zero is forgotten."""
+        _count(self.stages, tags, sign)
+        if since is not None and sign > 0:
+            self.clocks[tags][name] = since
+        elif since is not None:
+            self.clocks[tags].pop(name, None)
+            if not self.clocks[tags]:
+                del self.clocks[tags]
+
+    def add_empty(self, queue: Queue, sign: int = 1) -> None:
+        """Count a Workload that has no pods."""
+        _count(self.without_pods, queue, sign)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +217,10 @@ class Picture:
     """All gangs and GPUs at `now`.
 
     `views` are the gangs, in no order. `nodes` is None where the nodes were not read; `free_known` and `pods_known` say
-    what is complete. `unobservable` counts gangs by (signal, reason). For the signal
-    `placement` these are nodes. `verdicts` tell why gangs do not run, `happened`
-    what happened since the picture before; `workloads` is None where they were not read. `layouts` is None where nodes, flavors or
-    Topologies were not read. `needed` tells the least number of domains by level that could hold a placement at
-    present: ask it for few gangs.
+    what is complete. `unobservable` counts gangs by (signal, reason), nodes for the signal `placement`. `verdicts` tell
+    why gangs do not run, `happened` what happened since the picture before. `workloads` is None where they were not
+    read, `layouts` where nodes, flavors or Topologies were not. `needed` tells the least number of domains by level
+    that could hold a placement at present: ask it for few gangs.
 
     It holds until the deriver takes the next changes: gangs, summary and GPUs are the deriver's own, since copies of
     them would grow with the cluster.

@@ -46,11 +46,11 @@ class Quotas:
     unbacked: Mapping[tuple[str, str], int] | None = None
 
 
-def without_pods(reservations: Iterable[tuple[Workload, Units]]) -> Counter[tuple[str, str]]:
+def without_pods(reservations: Iterable[tuple[Workload, Units, int]]) -> Counter[tuple[str, str]]:
     """Return what Workloads reserve and their pods do not hold, by (ClusterQueue, GPU resource).
 
     Args:
-        reservations: Workloads, each with the GPU units that its pods hold.
+        reservations: Workloads, each with the GPU units that its pods hold, and the number of these.
 
     A reservation is min(assigned, count less reclaimed) pods of each podset. Workloads whose pods run in another
     cluster, and parents of a concurrent admission, have no pods of their own and are left out. The slices of an elastic
@@ -60,7 +60,7 @@ def without_pods(reservations: Iterable[tuple[Workload, Units]]) -> Counter[tupl
     found: Counter[tuple[str, str]] = Counter()
     reserved: dict[str, tuple[str, Counter[str]]] = {}
     held: dict[str, Counter[str]] = {}
-    for workload, units_held in reservations:
+    for workload, units_held, _ in reservations:
         name = workload.slice or workload.name
         add(held.setdefault(name, Counter()), units_held)
         if _reserves(workload):

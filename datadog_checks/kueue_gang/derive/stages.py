@@ -6,8 +6,8 @@
 `STAGES` is the table of stages, the first test that holds names it. Admitted stays True after both Finished and the
 instant of an eviction, and Evicted stays True while a Workload waits again, so neither is read alone.
 
-A stage is reached when its condition turns True: the time of that is the condition's, in whole seconds. It is told once,
-with the time that it took from the stage before: to quota_reserved from the last requeue or eviction or else from
+A stage is reached when its condition turns True: the time of that is the condition's, in whole seconds. It is told
+once, with the time that it took from the stage before: to quota_reserved from the last requeue or eviction or else from
 creation, to admitted from there, to ready from admission. Ready counts once an admission: Kueue says Started then, and
 Recovered after a loss. PodsReady that is older than the admission is about the one before.
 
@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from datadog_checks.kueue_gang.derive.picture import Queue
 from datadog_checks.kueue_gang.facts.fields import Condition
 from datadog_checks.kueue_gang.facts.workloads import Workload
 
@@ -79,6 +80,16 @@ class Eviction(NamedTuple):
     reason: str
     cause: str
     at: float | None
+
+
+class Staged(NamedTuple):
+    """A Workload, its stage and since when; `without_pods`: admitted for longer than the grace, and no pod exists."""
+
+    name: str
+    queue: Queue
+    stage: str
+    since: float | None
+    without_pods: bool
 
 
 def counts(workload: Workload) -> bool:
@@ -146,7 +157,7 @@ def evictions(old: Workload | None, new: Workload) -> Iterator[Eviction]:
             for _ in range(number):
                 yield Eviction(*_words(reason, cause), condition.since if condition else None)
     elif turned is not None:
-        ready = (old or new).conditions.get("PodsReady")
+        ready = new.conditions.get("PodsReady")
         cause = ready.reason if ready is not None and turned.reason == "PodsReadyTimeout" else ""
         yield Eviction(*_words(turned.reason, cause), turned.since)
 

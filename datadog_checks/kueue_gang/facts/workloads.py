@@ -175,7 +175,9 @@ def _workload(gpus: GpuResources, wanted: tuple[str, ...], obj: Json) -> Workloa
 
 def _evictions(status: Json) -> tuple[tuple[str, str, int], ...]:
     counted = items(mapping(status, "schedulingStats"), "evictions")
-    return tuple(sorted((text(one, "reason"), text(one, "underlyingCause"), count(one, "count") or 0) for one in counted))
+    return tuple(
+        sorted((text(one, "reason"), text(one, "underlyingCause"), count(one, "count") or 0) for one in counted)
+    )
 
 
 def _owner(metadata: Json) -> Owner | None:
