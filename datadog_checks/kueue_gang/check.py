@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
-from datadog_checks.base import ConfigurationError, OpenMetricsBaseCheckV2
+from datadog_checks.base import ConfigurationError, OpenMetricsBaseCheckV2, datadog_agent
 from datadog_checks.base.errors import CheckException
 
 from datadog_checks.kueue_gang import settings
@@ -23,6 +23,7 @@ from datadog_checks.kueue_gang.derive.deriver import Deriver
 from datadog_checks.kueue_gang.derive.picture import Picture
 from datadog_checks.kueue_gang.derive.spent import Meter
 from datadog_checks.kueue_gang.emit import Emitter, Report, phases
+from datadog_checks.kueue_gang.emit_events import EventOptions, events
 from datadog_checks.kueue_gang.facts.health import OK, SourceHealth
 from datadog_checks.kueue_gang.options import thaw, unknown_options, untrusted_options
 from datadog_checks.kueue_gang.sources.api import Api
@@ -96,6 +97,8 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
         spent = self._meter.read(self.picture, now)
         report = Report(self.picture, health, reading.scheduler if reading else None, self._bad_samples(), spent)
         self._emitter.emit(report, now, lapsed=lapsed)
+        if reading and self.config.collect_events:
+            self._tell(reading, health)
         times.append(_clocks())
         wall, self.cpu = (
             dict(zip(PHASES, (after[clock] - before[clock] for before, after in pairwise(times)), strict=True))
@@ -104,6 +107,17 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
         if reading:
             self._emitter.submit(phases(wall))
         return reading
+
+    def _tell(self, reading: Reading, health: Sequence[SourceHealth]) -> None:
+        """Submit what is worth an event."""
+        deriver, picture = self._deriver, self.picture
+        notes = list(picture.notes) if picture else []
+        if deriver:
+            notes += deriver.teller.sources(((one.source, one.reason, one.up) for one in health), reading.now)
+        cluster, site = (str(datadog_agent.get_config(key) or "") for key in ("cluster_name", "site"))
+        options = EventOptions(tuple(self.config.tags or ()), cluster, site or "datadoghq.com")
+        for event in events(notes, picture, deriver.seen if deriver else lambda: None, options, reading.now):
+            self.event(event)
 
     def cancel(self) -> None:
         """End all threads and requests; the Agent calls this from any thread when it unschedules the check."""

@@ -35,11 +35,12 @@ from datadog_checks.kueue_gang.derive.permit import (
     settle_by_count,
     settle_by_room,
 )
-from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Picture, Summary, Verdicts, Workloads
+from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Note, Picture, Summary, Verdicts, Workloads
 from datadog_checks.kueue_gang.derive.quota import QuotaBook
 from datadog_checks.kueue_gang.derive.rooms import Rooms
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.stages import Staged
+from datadog_checks.kueue_gang.derive.telling import Teller, unlabelled
 from datadog_checks.kueue_gang.derive.topology import TopologyLedger
 from datadog_checks.kueue_gang.derive.transitions import STILL, Key, Memory
 from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED, Changes, Cluster, SchedulerCount
@@ -89,6 +90,8 @@ class Deriver:
         self._judge = Judge(self._rooms)
         self._kueue = KueueObjects()
         self._history = History(rules)
+        #: What was told in events.
+        self.teller = Teller(rules.grace)
         #: Gangs that were drawn before, and not yet in this run.
         self._gone: set[Key] = set()
         self._workloads = Workloads()
@@ -152,13 +155,30 @@ class Deriver:
                 fresh |= self._draw(component, now, before)
             self._forget(stale - fresh)
             self._history.gone(self._gone, now)
+            self.teller.gone(self._gone)
             self._gone.clear()
             # What the scheduler holds for waiters is known by now.
             self._rooms.refresh((), self._ledger.allocated, now)
             self._picture = self._assemble(now)
         self._picture.happened = self._history.happened()
+        self._picture.notes = self._notes(changes, now)
         self._picture.now = self._at = now
         return self._picture
+
+    def _notes(self, changes: Changes, now: float) -> list[Note]:
+        """Return what is worth an event."""
+        picture = self._picture
+        if picture is None or not picture.pods_known:
+            return []
+        deadlocked = picture.verdicts.deadlocked
+        names = {view.key: f"{view.queue.namespace}/{view.name}" for view in picture.views if view.key in deadlocked}
+        levels = {level for topology in self._context.kueue.topologies.values() for level in topology.levels}
+        return [
+            *self.teller.deadlock(names if deadlocked else {}, now),
+            *self.teller.due(now),
+            *picture.happened.gangs,
+            *unlabelled(changes.nodes, levels, now),
+        ]
 
     def memory(self) -> Memory:
         """Return what is remembered of all gangs."""
@@ -390,6 +410,8 @@ class Deriver:
         self._gpus.add(drawn.gpus)
         self._judge.add(drawn.waits)
         self._history.draw(moments, now)
+        for moment in moments:
+            self.teller.see(moment)
         self._gone -= {moment.key for moment in moments}
         for one in drawn.staged:
             self._count_staged(one)

@@ -241,7 +241,7 @@ class _Drawing:
         reasons = tuple(unguarded(gang, self.context.schedulers, workloads_known=self.context.workloads_known))
         began = since(state, shape, self.context.nodes or {}) if state else None
         if state:
-            self.moments.append(self._moment(shape, state, queue))
+            self.moments.append(self._moment(shape, state, began, queue))
         placement = place(shape, self.context.nodes or {}, self.context.places, self.lay.get(gang.key))
         self._count_unobservable(shape, counted_waits=counted_waits)
         self.views.append(
@@ -283,7 +283,7 @@ class _Drawing:
         self._change_at(due if not pods else None)
         self.staged.append(Staged(workload.name, queue, stage, stage_since(workload, stage), without_pods=empty))
 
-    def _moment(self, shape: Shape, state: str, queue: Queue) -> Moment:
+    def _moment(self, shape: Shape, state: str, began: float | None, queue: Queue) -> Moment:
         gang, workload = shape.gang, shape.gang.workload
         admitted = workload.conditions["Admitted"].since if workload and workload.admitted else None
         created = min((pod.created for pod in shape.live), default=None)
@@ -291,11 +291,13 @@ class _Drawing:
         return Moment(
             key=gang.key,
             queue=queue,
+            name=gang.name,
             state=state,
+            since=began,
             workload=workload.name if workload else "",
             admitted=admitted,
             began=admitted if workload else created,
-            complete=since(state, shape, self.context.nodes or {}) if runs else None,
+            complete=began if runs else None,
             held=()
             if runs
             else tuple((pod.bound_at or pod.created, pod.spec.gpus) for pod in shape.pods(PLACED) if pod.spec.gpus),

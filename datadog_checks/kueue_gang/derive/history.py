@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.members import families
-from datadog_checks.kueue_gang.derive.picture import NONE, Evicted, Happenings, Queue
+from datadog_checks.kueue_gang.derive.picture import NONE, Evicted, Happenings, Note, Queue
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.stages import Eviction, counts, evictions, reached
 from datadog_checks.kueue_gang.derive.states import UNPLACED
@@ -49,13 +49,16 @@ _WHOLE = 1.0
 class Moment(NamedTuple):
     """A gang at the time of a picture.
 
-    `admitted` is when its Workload was admitted, None where it is not now; `workload` its name, '' for none. `began` is
-    when its attempt began, `complete` since when it runs. `held` are (bound at, units) of its placed members.
+    `since` is when the clock of its state began. `admitted` is when its Workload was admitted, None where it is not
+    now; `workload` its name, '' for none. `began` is when its attempt began, `complete` since when it runs. `held` are
+    (bound at, units) of its placed members.
     """
 
     key: Key
     queue: Queue
+    name: str
     state: str
+    since: float | None
     workload: str
     admitted: float | None
     began: float | None
@@ -68,6 +71,7 @@ class Moment(NamedTuple):
 class _Attempt:
     """What is remembered of an attempt; `watched` from its beginning on."""
 
+    name: str
     queue: Queue
     admitted: float | None
     watched: bool
@@ -167,6 +171,9 @@ class History:
         partial = attempt.gang_partial if attempt and attempt.admitted is not None and name not in told else "unknown"
         told.add(name)
         self._happened.evicted[Evicted(*place, eviction.reason, eviction.cause, partial)] += 1
+        if partial == "true" and key and attempt:
+            at = self._at if eviction.at is None else eviction.at
+            self._happened.gangs.append(Note("evicted", attempt.name, at, key, eviction.reason))
 
     # --- gangs -------------------------------------------------------------------------------------------------------
 
@@ -180,7 +187,7 @@ class History:
             began = moment.admitted if moment.workload else moment.began
             recent = began is not None and began >= self._before - _WHOLE
             watched = self._counting_pods and (known is not None or recent)
-            attempt = self._attempts[moment.key] = _Attempt(moment.queue, moment.admitted, watched)
+            attempt = self._attempts[moment.key] = _Attempt(_called(moment), moment.queue, moment.admitted, watched)
         if moment.workload:
             self._of_workload[moment.key[1], moment.workload] = moment.key
         attempt.queue = moment.queue
@@ -202,7 +209,11 @@ class History:
         if not self._counting_pods or moment.complete is None or moment.began is None:
             return
         if attempt.watched or attempt.partly or moment.complete >= self._before - _WHOLE:
-            self._happened.assembled[moment.queue].append(max(0.0, moment.complete - moment.began))
+            seconds = max(0.0, moment.complete - moment.began)
+            self._happened.assembled[moment.queue].append(seconds)
+            self._happened.gangs.append(
+                Note("assembled", _called(moment), moment.complete, moment.key, f"{seconds:.0f}")
+            )
 
     def _burn(self, attempt: _Attempt, reason: str, now: float) -> None:
         if attempt.ran or not self._counting_pods:
@@ -230,3 +241,7 @@ class History:
             reason = next((name for name in REJECTIONS if name in found), None)
             if reason:
                 self._happened.rejected[moment.queue, reason] += 1
+
+
+def _called(moment: Moment) -> str:
+    return f"{moment.queue.namespace}/{moment.name}"

@@ -159,6 +159,20 @@ class Evicted(NamedTuple):
     gang_partial: str
 
 
+class Note(NamedTuple):
+    """Something to tell: its kind, the gang, node or source that it is about, when it began or happened, and more.
+
+    `gang` is the key of the gang, None where it is about none. `detail` is a reason of an eviction or of a source that
+    is down, or the seconds of an assembly.
+    """
+
+    kind: str
+    name: str
+    at: float
+    gang: Key | None = None
+    detail: str = ""
+
+
 #: The tags of a Workload: namespace, LocalQueue, ClusterQueue, stage.
 StageTags = tuple[str, str, str, str]
 
@@ -169,7 +183,8 @@ class Happenings:
 
     `assembled` holds the seconds that gangs took to run, by queue. `rejected` counts gangs by (queue, reason),
     `evicted` Workloads. `stages` holds the seconds that Workloads took to reach a stage. `burned` are GPU-seconds of
-    attempts that ended before the gang ever ran, by (queue, resource, reason).
+    attempts that ended before the gang ever ran, by (queue, resource, reason). `gangs` is what is to be told of single
+    gangs.
     """
 
     assembled: dict[Queue, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -177,6 +192,7 @@ class Happenings:
     stages: dict[StageTags, list[float]] = field(default_factory=lambda: defaultdict(list))
     evicted: Counter[Evicted] = field(default_factory=Counter)
     burned: Counter[tuple[Queue, str, str]] = field(default_factory=Counter)
+    gangs: list[Note] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -237,6 +253,7 @@ class Picture:
     verdicts: Verdicts = field(default_factory=Verdicts)
     workloads: Workloads | None = None
     happened: Happenings = field(default_factory=Happenings)
+    notes: Sequence[Note] = ()
     layouts: Sequence[LayoutFigures] | None = None
     quotas: Quotas = field(default_factory=Quotas)
     needed: Callable[[Placement], Mapping[str, int]] = field(default=lambda _placement: {}, compare=False)
