@@ -73,7 +73,7 @@ def test_a_pod_that_is_not_kept_is_no_reason_to_read_its_like_anew(reduce, monke
     """Most pods of a cluster name no gang and ask for no GPU, and come by the hundred."""
     loose = ready("loose", LONE, "node", gpus=0)
     assert reduce(loose) is None
-    monkeypatch.setattr("datadog_checks.kueue_gang.facts.pods._ties", None)
+    monkeypatch.setattr("datadog_checks.kueue_gang.facts.ties._ties", None)
     monkeypatch.setattr("datadog_checks.kueue_gang.facts.pods._spec", None)
     assert reduce(loose) is None
 

@@ -3,7 +3,7 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """Which pods are one gang, and how many of them it needs.
 
-A pod names its groups in labels, annotations and spec (`facts.pods.Ties`). The first that makes a gang wins:
+A pod names its groups in labels, annotations and spec (`facts.ties`). The first that makes a gang wins:
 
 1. a PodGroup with a gang policy, of an engine that is installed here; a label whose PodGroup does not exist makes an
    orphan gang;
@@ -29,8 +29,9 @@ from datadog_checks.kueue_gang.derive.sizes import Need, job_needs, stated_size
 from datadog_checks.kueue_gang.facts.cluster import Cluster
 from datadog_checks.kueue_gang.facts.jobs import Job
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES, PodGroup
-from datadog_checks.kueue_gang.facts.pods import Pod, Ties
+from datadog_checks.kueue_gang.facts.pods import Pod
 from datadog_checks.kueue_gang.facts.quantity import Units
+from datadog_checks.kueue_gang.facts.ties import Ties
 from datadog_checks.kueue_gang.facts.workloads import PodSet, Workload
 
 KUEUE = "kueue"
