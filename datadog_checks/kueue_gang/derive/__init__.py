@@ -4,7 +4,8 @@
 """What the facts mean. Pure: the same facts, options and time give the same picture, in any order of the input.
 
 * `components`: the pods and objects that are tied to one another; what changes in one touches no other.
-* `membership`: which pods are one gang, and how many it needs; `sizes`: where only the pods tell that.
+* `membership`: which pods are one gang, and how many it needs; `sizes`: where only the pods tell that; `gangs`: what a
+  gang is made of and called.
 * `members`: the class of each member pod.
 * `permit`: which of the possible Permit waiters wait for certain.
 * `states`: the state of each gang and its clock.

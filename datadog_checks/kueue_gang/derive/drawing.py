@@ -17,11 +17,12 @@ from typing import Any
 
 from datadog_checks.kueue_gang.derive import gpus as gpu
 from datadog_checks.kueue_gang.derive.blockers import UNBLOCKED, case_of
+from datadog_checks.kueue_gang.derive.gangs import Gang
 from datadog_checks.kueue_gang.derive.guard import is_served_by_name, unguarded
 from datadog_checks.kueue_gang.derive.judging import Wait
 from datadog_checks.kueue_gang.derive.kueue import Kueue
 from datadog_checks.kueue_gang.derive.members import HOLDING, PLACED, member_class
-from datadog_checks.kueue_gang.derive.membership import Gang, Membership, Outsider
+from datadog_checks.kueue_gang.derive.membership import Membership, Outsider
 from datadog_checks.kueue_gang.derive.permit import CERTAIN, POSSIBLE, Candidate, can_wait
 from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Gpus, Queue
 from datadog_checks.kueue_gang.derive.placement import NOWHERE, VIOLATION, Placement, Places, place
