@@ -99,6 +99,11 @@ class Drawn:
     until: float
     without_pods: Counter[tuple[str, str]]
 
+    @property
+    def keys(self) -> set[Key]:
+        """The gangs of which something is remembered."""
+        return {*self.memory.complete, *self.memory.attention}
+
 
 #: There are thousands of components, and most have nothing of most kinds: they share it. None of it is written to.
 _NOTHING: Counter[Any] = Counter()
