@@ -12,9 +12,9 @@ from typing import Final, NamedTuple, get_args
 
 from datadog_checks.kueue_gang.derive.blockers import NAMES as BLOCKERS
 from datadog_checks.kueue_gang.derive.domains import FREE, FULL, PARTIAL
+from datadog_checks.kueue_gang.derive.gangs import JOB, KUEUE
 from datadog_checks.kueue_gang.derive.gpus import BUSY, IDLE, OTHER
 from datadog_checks.kueue_gang.derive.members import CLASSES
-from datadog_checks.kueue_gang.derive.membership import JOB, KUEUE
 from datadog_checks.kueue_gang.derive.picture import NONE
 from datadog_checks.kueue_gang.derive.placement import MATCH, UNOBSERVABLE, VIOLATION
 from datadog_checks.kueue_gang.derive.states import STATES_SENT

@@ -73,16 +73,16 @@ def test_a_pod_that_is_not_kept_is_no_reason_to_read_its_like_anew(reduce, monke
     """Most pods of a cluster name no gang and ask for no GPU, and come by the hundred."""
     loose = ready("loose", LONE, "node", gpus=0)
     assert reduce(loose) is None
-    monkeypatch.setattr("datadog_checks.kueue_gang.facts.pods._ties", None)
+    monkeypatch.setattr("datadog_checks.kueue_gang.facts.ties._ties", None)
     monkeypatch.setattr("datadog_checks.kueue_gang.facts.pods._spec", None)
     assert reduce(loose) is None
 
 
 def sizes(deriver: Deriver) -> dict[str, int]:
     """Return how much a deriver holds, by where it holds it."""
-    holders = (deriver, deriver._ledger, deriver._components)
+    holders = (deriver, deriver._ledger, deriver._components, deriver._told, deriver._traces)
     holds = {f"{type(one).__name__}.{name}": value for one in holders for name, value in vars(one).items()}
-    for one in (deriver._gpus, deriver._summary):
+    for one in (deriver._told.gpus, deriver._told.summary):
         holds |= {f"{type(one).__name__}.{name}": getattr(one, name) for name in one.__slots__}
     return {name: len(value) for name, value in holds.items() if isinstance(value, Sized)}
 

@@ -12,17 +12,17 @@ is: a server that is replaced, or a laptop that slept, ends nothing.
 """
 
 import argparse
-import json
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from datadog_checks.kueue_gang import settings
-from datadog_checks.kueue_gang.commands import gang, places
+from datadog_checks.kueue_gang.commands import gang, gpus, places
+from datadog_checks.kueue_gang.commands.as_json import as_json
+from datadog_checks.kueue_gang.commands.cluster import connect
 from datadog_checks.kueue_gang.commands.terminal import (
     BOLD,
     CLEAR,
@@ -43,12 +43,8 @@ from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Picture
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.states import STATES_SENT
 from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED
-from datadog_checks.kueue_gang.facts.health import SourceHealth
 from datadog_checks.kueue_gang.sources.api import Api
 from datadog_checks.kueue_gang.sources.collector import Collector, Reading
-from datadog_checks.kueue_gang.sources.connection import Connection, KubeConnection, UrlConnection
-from datadog_checks.kueue_gang.sources.errors import KUBE_API_URL, KUBE_CONFIG, SourceError, Target, harmless
-from datadog_checks.kueue_gang.sources.folder import FolderConnection
 from datadog_checks.kueue_gang.sources.resources import Resource
 
 _LOG = logging.getLogger(__name__)
@@ -96,7 +92,7 @@ class View(NamedTuple):
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     rules = Rules(namespaces=tuple(options.namespace), include_cpu_gangs=options.cpu)
-    connection = _connection(options)
+    connection = connect(options)
     resources = settings.wanted_resources(rules)
     watch = options.watch is not None and not options.folder
     engines = _ENGINES if options.folder else frozenset[str]()
@@ -115,7 +111,8 @@ def run(options: argparse.Namespace) -> int:
                 last = replace(picture)
                 near = _near(last, deriver, options)
             if options.json:
-                _show(as_json(last, reading, near, members=options.gang is not None))
+                ranked = sorted(near, key=lambda one: _rank(one.view))
+                _show(as_json(last, reading, ranked, members=options.gang is not None))
             else:
                 view = View(coloured(sys.stdout), width(sys.stdout), rules.namespaces)
                 shown = (
@@ -167,61 +164,6 @@ def _show(text: str) -> None:
     print(text, flush=True)
 
 
-def _connection(options: argparse.Namespace) -> Connection:
-    if options.folder:
-        return FolderConnection(options.folder)
-    later = "try it again" if options.watch is None else "it is tried again"
-    if options.url:
-        target = replace(_URL, wrong=f"is {harmless(options.url)} the Kubernetes API? Check --url", later=later)
-        return UrlConnection(options.url, {}, timeout=options.timeout, target=target)
-    path = _config_path(options, os.environ)
-    target = replace(_kubeconfig(path, options.context) if path else _POD, later=later)
-    return KubeConnection(
-        config_path=os.path.expanduser(path) if path else None,  # noqa: PTH111 - KUBECONFIG may name several files
-        context=options.context,
-        timeout=options.timeout,
-        target=target,
-    )
-
-
-def _config_path(options: argparse.Namespace, environment: Mapping[str, str]) -> str | None:
-    """Return the kubeconfig to use, None for the service account of the pod: what was named goes before what is there.
-
-    KUBECONFIG may name several files.
-    """
-    named: str | None = options.kubeconfig or environment.get("KUBECONFIG")
-    in_cluster = "KUBERNETES_SERVICE_HOST" in environment and not options.context
-    return named or (None if in_cluster else "~/.kube/config")
-
-
-_URL: Final = replace(
-    KUBE_API_URL,
-    credential="--url sends no credential: use --kubeconfig, or the URL of `kubectl proxy`",
-    tls="--url trusts the certificate authorities of this machine: use --kubeconfig, or the URL of `kubectl proxy`",
-    timeout="--timeout",
-)
-_POD: Final = replace(
-    KUBE_CONFIG,
-    credential="check the token of the pod's service account",
-    tls="check the certificate authority of the pod's service account",
-    timeout="--timeout",
-    absent="check the pod's service account, or use --kubeconfig or --url",
-)
-
-
-def _kubeconfig(path: str, context: str | None) -> Target:
-    """Return the words for the API server of a kubeconfig."""
-    chosen = f"context {context} of {path}" if context else path
-    return replace(
-        KUBE_CONFIG,
-        credential=f"check the user in {chosen}, or choose another with --kubeconfig or --context",
-        tls=f"check the certificate authority in {chosen}",
-        wrong=f"is this the Kubernetes API? Check the server in {chosen}",
-        timeout="--timeout",
-        absent=f"check {chosen}, or choose another with --kubeconfig, --context or --url",
-    )
-
-
 def _down(reading: Reading) -> list[str]:
     """Return a line for each source that could not be read: why, and how old what is known of it is."""
     lines = []
@@ -253,7 +195,7 @@ def table(picture: Picture, unseen: Sequence[str], view: View) -> str:
     lines = [paint(BOLD, line) for line in _summary(picture, view.namespaces)]
     gangs = sorted(picture.gangs, key=_rank)
     lines += ["", *_rows(gangs, picture, view.width, paint)] if gangs else []
-    lines += ["", *_gpu_lines(picture, view.namespaces, paint)] if picture.nodes or picture.gpus.allocated else []
+    lines += ["", *gpus.lines(picture, view.namespaces, paint)] if picture.nodes or picture.gpus.allocated else []
     told = places.lines(picture)
     lines += ["", *told, *(paint(RED, line) for line in places.misplaced(gangs))] if told else []
     lines += _unseen(picture, unseen, paint)
@@ -344,113 +286,6 @@ def _amounts(amounts: Mapping[str, int]) -> str:
     ) or "-"  # fmt: skip
 
 
-def _gpu_lines(picture: Picture, namespaces: Sequence[str], paint: Callable[[str, str], str]) -> list[str]:
-    # Gangs of other namespaces are not looked at, so that their GPUs are nobody's here.
-    other = "of no gang or in other namespaces" if namespaces else "of no gang"
-    resources = sorted({*(picture.nodes or {}), *(resource for _, resource, _ in picture.gpus.allocated)})
-    lines = []
-    for resource in resources:
-        uses = {use: _sum(picture.gpus.allocated, resource, use) for use in ("busy", "idle", "other")}
-        totals = (picture.nodes or {}).get(resource)
-        told = [f"{sum(uses.values())} allocated ({uses['busy']} busy, {uses['idle']} idle, {uses['other']} {other})"]
-        if totals:
-            told.insert(0, f"{totals.allocatable} allocatable")
-            told.append(f"{totals.free} free" if picture.free_known else "free not known")
-            told += [f"{totals.unhealthy} unhealthy"] if totals.unhealthy else []
-        reserved = sum(amount for (_, name), amount in picture.gpus.reserved.items() if name == resource)
-        told += [f"{reserved} reserved in the scheduler"] if reserved else []
-        lines.append(f"{resource}: {', '.join(told)}")
-        reasons = {reason for _, name, reason in picture.gpus.idle if name == resource}
-        if reasons:
-            idle = ", ".join(f"{_sum(picture.gpus.idle, resource, reason)} {reason}" for reason in sorted(reasons))
-            lines.append(paint(RED, f"  idle: {idle}"))
-    return lines
-
-
-def _sum(amounts: Mapping[tuple[Any, str, str], int], resource: str, what: str) -> int:
-    return sum(amount for (_, name, kind), amount in amounts.items() if name == resource and kind == what)
-
-
 def _unseen(picture: Picture, unseen: Sequence[str], paint: Callable[[str, str], str]) -> list[str]:
     lines = [*places.unobservable(picture), *unseen]
     return ["", *(paint(YELLOW, line) for line in lines)] if lines else []
-
-
-def as_json(picture: Picture, reading: Reading, near: Sequence[CloseUp], *, members: bool) -> str:
-    """Return the picture as JSON: gangs, gpus, unobservable, sources; of the gangs those that are seen from near."""
-    details = {one.view.key: one for one in near}
-    return json.dumps(
-        {
-            "now": picture.now,
-            "gangs": [
-                {
-                    **_gang_json(view, picture),
-                    "placement": places.gang_json(picture, view),
-                    **gang.as_json(details[view.key], picture.now, members=members),
-                }
-                for view in sorted(picture.gangs, key=_rank)
-                if view.key in details
-            ],
-            "deadlocked_gpus": dict(picture.verdicts.deadlocked_gpus),
-            "gpus": {
-                resource: {
-                    "capacity": totals.capacity,
-                    "allocatable": totals.allocatable,
-                    "unhealthy": totals.unhealthy,
-                    "schedulable": totals.schedulable,
-                    "free": totals.free if picture.free_known else None,
-                    "allocated": {
-                        use: _sum(picture.gpus.allocated, resource, use) for use in ("busy", "idle", "other")
-                    },
-                }
-                for resource, totals in sorted((picture.nodes or {}).items())
-            },
-            "topology": places.topology_json(picture),
-            "unobservable": places.unobservable_json(picture),
-            "sources": [
-                {
-                    "api_source": one.source,
-                    "reason": one.reason,
-                    "objects": one.objects,
-                    "bad_objects": one.bad,
-                    "error": _error_json(one, reading.errors),
-                }
-                for one in reading.health
-            ],
-        },
-        indent=2,
-    )
-
-
-def _gang_json(gang: GangView, picture: Picture) -> dict[str, object]:
-    now, verdicts = picture.now, picture.verdicts
-    return {
-        "gang": gang.name,
-        "kube_namespace": gang.queue.namespace,
-        "gang_engine": gang.queue.engine,
-        "kueue_local_queue": _none(gang.queue.local_queue),
-        "kueue_cluster_queue": _none(gang.queue.cluster_queue),
-        "owner_kind": _none(gang.owner_kind),
-        "gang_state": gang.state,
-        "state_seconds": None if gang.since is None else max(0.0, now - gang.since),
-        "required": gang.required,
-        "members": {**gang.classes, **({"missing": gang.missing} if gang.missing else {})},
-        "gpus_requested": gang.requested,
-        "gpus_allocated": gang.allocated,
-        "gpus_idle": gang.idle,
-        "gpus_reserved": gang.reserved,
-        "requeues": gang.requeues,
-        "blocker": verdicts.blockers.get(gang.key),
-        "deadlocked": gang.key in verdicts.deadlocked,
-        "unguarded": list(gang.unguarded),
-        "unobservable": gang.unobservable or None,
-    }
-
-
-def _none(value: str) -> str | None:
-    return None if value == NONE else value
-
-
-def _error_json(one: SourceHealth, errors: Mapping[str, SourceError]) -> str | None:
-    # What is not installed has its reason, and an advice that is for the check.
-    return str(errors[one.source]) if one.source in errors and one.reason != NOT_INSTALLED else None

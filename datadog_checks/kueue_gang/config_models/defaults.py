@@ -36,6 +36,10 @@ def instance_collect_counters_with_distributions():
     return False
 
 
+def instance_collect_events():
+    return True
+
+
 def instance_collect_histogram_buckets():
     return False
 

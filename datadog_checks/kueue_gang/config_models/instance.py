@@ -106,6 +106,7 @@ class InstanceConfig(BaseModel):
     cache_metric_wildcards: Optional[bool] = None
     cache_shared_labels: Optional[bool] = None
     collect_counters_with_distributions: Optional[bool] = None
+    collect_events: Optional[bool] = None
     collect_histogram_buckets: Optional[bool] = None
     collect_kubernetes: Optional[bool] = None
     connect_timeout: Optional[float] = None

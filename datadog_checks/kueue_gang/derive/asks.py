@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from datadog_checks.kueue_gang.derive.fit import Ask
-from datadog_checks.kueue_gang.derive.membership import Gang
+from datadog_checks.kueue_gang.derive.gangs import Gang
 from datadog_checks.kueue_gang.derive.permit import CERTAIN
 from datadog_checks.kueue_gang.derive.states import Shape
 from datadog_checks.kueue_gang.facts.constraints import Constraint

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from datadog_checks.kueue_gang.derive.asks import requested
 from datadog_checks.kueue_gang.derive.blockers import Case
 from datadog_checks.kueue_gang.derive.fit import Fits
+from datadog_checks.kueue_gang.derive.gangs import Gang
 from datadog_checks.kueue_gang.derive.kueue import Kueue
 from datadog_checks.kueue_gang.derive.members import PLACED, UP
-from datadog_checks.kueue_gang.derive.membership import Gang
 from datadog_checks.kueue_gang.derive.permit import CERTAIN
 from datadog_checks.kueue_gang.derive.picture import GangView, Picture
 from datadog_checks.kueue_gang.derive.remedies import OF_OBJECTS, Plight, Step, Tenant, steps

@@ -5,20 +5,18 @@
 
 `Deriver` holds the components of the cluster and what was derived of each. `apply` takes the facts that changed since
 the last call, marks the components that they touch, and derives these anew; everything else stays as it is. What
-crosses components is handled apart: the GPUs and tolerations of nodes are kept as sums (`gpus.NodeLedger`), and Permit
-waiters are settled over all components that have some.
+crosses components is handled apart: the GPUs and tolerations of nodes are kept as sums (`gpus.NodeLedger`), as is what
+is told of the components (`told.Told`), and Permit waiters are settled over all components that have some.
 
 `derive` is the same for one reading of a whole cluster: everything has changed. A full derivation and a series of
 changes give the same picture, which the tests hold for any series.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from heapq import heappop, heappush
 
 from datadog_checks.kueue_gang.derive.closeup import Seen
 from datadog_checks.kueue_gang.derive.components import Component, Components, names_of_pod, put
-from datadog_checks.kueue_gang.derive.drawing import NEVER, NOT_DRAWN, Context, Drawn, classes_of, draw
+from datadog_checks.kueue_gang.derive.drawing import Context, classes_of, draw
 from datadog_checks.kueue_gang.derive.gpus import NodeLedger
 from datadog_checks.kueue_gang.derive.guard import known_gang_schedulers
 from datadog_checks.kueue_gang.derive.history import History
@@ -30,19 +28,19 @@ from datadog_checks.kueue_gang.derive.permit import (
     ANY_UNPLACED,
     CERTAIN,
     POSSIBLE,
-    SHOWS_WAITS_FROM,
     Candidate,
     settle_by_count,
     settle_by_room,
 )
-from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Note, Picture, Summary, Verdicts, Workloads
+from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Note, Picture, Summary, Verdicts
 from datadog_checks.kueue_gang.derive.quota import QuotaBook
 from datadog_checks.kueue_gang.derive.rooms import Rooms
 from datadog_checks.kueue_gang.derive.rules import Rules
-from datadog_checks.kueue_gang.derive.stages import Staged
 from datadog_checks.kueue_gang.derive.telling import Teller, unlabelled
+from datadog_checks.kueue_gang.derive.told import Told
 from datadog_checks.kueue_gang.derive.topology import TopologyLedger
-from datadog_checks.kueue_gang.derive.transitions import STILL, Key, Memory
+from datadog_checks.kueue_gang.derive.traces import Traces
+from datadog_checks.kueue_gang.derive.transitions import Key, Memory
 from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED, Changes, Cluster, SchedulerCount
 from datadog_checks.kueue_gang.facts.nodes import Node
 from datadog_checks.kueue_gang.facts.pods import Pod
@@ -77,8 +75,6 @@ class Deriver:
         memory = memory or Memory()
         self._rules = rules
         self._at = memory.at
-        self._complete: dict[Key, float] = dict(memory.complete)
-        self._attention: dict[Key, float] = dict(memory.attention)
         self._components = Components()
         self._nodes: dict[str, Node] = {}
         self._lost_from: dict[str, float] = {}
@@ -94,25 +90,15 @@ class Deriver:
         self.teller = Teller(rules.grace)
         #: Gangs that were drawn before, and not yet in this run.
         self._gone: set[Key] = set()
-        self._workloads = Workloads()
         self._scheduler: SchedulerCount | None = None
         self._context = Context(rules, {}, self._lost_from, frozenset(), self._queues, frozenset())
         self._changes = Changes()
-        #: Unbound pods with a nomination, by schedulerName: these schedulers leave traces of Permit waits.
-        self._nominating: Counter[str] = Counter()
-        self._versions: Counter[tuple[str, int]] = Counter()
+        self._traces = Traces(rules)
         self._sensitive = _TO_SETTLE
-        #: Components with members that wait or may wait, those of them with members to settle, and components that were
-        #: drawn, by id; the views of the last, by id.
+        #: Components with members that wait or may wait, and those of them with members to settle, by id.
         self._waiting: dict[int, Component] = {}
         self._doubtful: dict[int, Component] = {}
-        self._drawn: dict[int, Component] = {}
-        self._views: dict[int, GangView] = {}
-        self._gpus = Gpus()
-        self._summary = Summary()
-        self._unobservable: Counter[tuple[str, str]] = Counter()
-        self._hidden: Counter[frozenset[str]] = Counter()
-        self._due: list[tuple[float, int]] = []
+        self._told = Told(memory)
         #: None until the first reading: also a cluster in which there is nothing was read.
         self._picture: Picture | None = None
 
@@ -122,7 +108,7 @@ class Deriver:
         moved_nodes = self._take_nodes(changes)
         dirty = self._take_objects(changes)
         # What nodes, time or context change may change the class of members that are the same.
-        reclassify = self._on_nodes(moved_nodes) | self._overdue(now)
+        reclassify = self._on_nodes(moved_nodes) | self._told.overdue(now)
         # A clock that went back makes what was drawn for a later time unfounded.
         seen_anew = self._take_context(changes) or now < self._at
         if seen_anew:
@@ -153,7 +139,7 @@ class Deriver:
                 before = () if id(component) in reclassify else component.drawn.views
                 stale |= self._withdraw(component)
                 fresh |= self._draw(component, now, before)
-            self._forget(stale - fresh)
+            self._told.forget(stale - fresh)
             self._history.gone(self._gone, now)
             self.teller.gone(self._gone)
             self._gone.clear()
@@ -182,12 +168,7 @@ class Deriver:
 
     def memory(self) -> Memory:
         """Return what is remembered of all gangs."""
-        present = {key for component in self._drawn.values() for key in _keys(component.drawn)}
-        return Memory(
-            self._at,
-            {key: time for key, time in self._complete.items() if key in present},
-            {key: self._at if time == STILL else time for key, time in self._attention.items() if key in present},
-        )
+        return self._told.memory(self._at)
 
     def seen(self) -> Seen:
         """Return the cluster as it was last seen, from which gangs are shown from near; until the next `apply`."""
@@ -248,11 +229,7 @@ class Deriver:
     def _take_pod(self, old: Pod | None, new: Pod | None, touched: dict[int, Component]) -> None:
         self._ledger.take_pod(old, new)
         self._rooms.take_pod(old, new)
-        for pod, step in ((old, -1), (new, 1)):
-            if pod and pod.nominated and not pod.node:
-                self._nominating[pod.spec.scheduler] += step
-            if pod and pod.scheduler_version:
-                self._versions[pod.scheduler_version] += step
+        self._traces.take_pod(old, new)
         if old and (new is None or old.ties is not new.ties):
             self._touch(old.namespace, names_of_pod(old), touched).pods.pop(old.name, None)
         if new:
@@ -271,16 +248,6 @@ class Deriver:
             for component in self._components
             if any(pod.node in names for pod in component.pods.values())
         }
-
-    def _overdue(self, now: float) -> dict[int, Component]:
-        """Return the components in which the time alone has changed something."""
-        overdue = {}
-        while self._due and self._due[0][0] <= now:
-            until, number = heappop(self._due)
-            component = self._drawn.get(number)
-            if component and component.drawn.until == until:
-                overdue[number] = component
-        return overdue
 
     def _take_context(self, changes: Changes) -> bool:
         """Take what every component is seen against; tell whether it changed."""
@@ -325,20 +292,11 @@ class Deriver:
 
     def _on_sensitivity(self, count: SchedulerCount | None) -> dict[int, Component]:
         """Find which classes the scheduler's count may settle; return all components where that changed."""
-        shows = count is None or count.waiting is None or all(self._leaves_traces(name) for name in count.profiles)
-        sensitive = _TO_SETTLE if shows else _TO_SETTLE | frozenset(ANY_UNPLACED)
+        sensitive = _TO_SETTLE if self._traces.shown(count) else _TO_SETTLE | frozenset(ANY_UNPLACED)
         if sensitive == self._sensitive:
             return {}
         self._sensitive = sensitive
         return {id(component): component for component in self._components}
-
-    def _leaves_traces(self, scheduler: str) -> bool:
-        """Tell whether a scheduler writes the node of a waiting pod: by its version, or because it is seen to."""
-        if self._nominating[scheduler] > 0:
-            return True
-        running = [minor for (name, minor), number in self._versions.items() if name == scheduler and number > 0]
-        minor = dict(self._rules.scheduler_versions).get(scheduler, min(running, default=0))
-        return minor >= SHOWS_WAITS_FROM
 
     # --- deriving ----------------------------------------------------------------------------------------------------
 
@@ -403,92 +361,48 @@ class Deriver:
         candidates = [
             Candidate(gang, *settled) for gang, settled in zip(component.found.gangs, component.settled, strict=True)
         ]
-        memory = Memory(self._at, self._complete, self._attention)
+        memory = self._told.before(self._at)
         drawn, moments = draw(component.found, candidates, self._context, memory, now, before)
-        component.drawn = drawn
-        self._drawn[id(component)] = component
-        self._gpus.add(drawn.gpus)
         self._judge.add(drawn.waits)
         self._history.draw(moments, now)
-        for moment in moments:
-            self.teller.see(moment)
+        self.teller.see(moments)
         self._gone -= {moment.key for moment in moments}
-        for one in drawn.staged:
-            self._count_staged(one)
-        self._unobservable.update(drawn.unobservable)
-        self._hidden.update(drawn.hidden)
         self._quota.hold(drawn.without_pods)
-        self._complete.update(drawn.memory.complete)
-        for gang in component.found.gangs:
-            if gang.key not in drawn.memory.attention:
-                self._attention.pop(gang.key, None)
-        self._attention.update(drawn.memory.attention)
-        for view in drawn.views:
-            self._summary.add(view)
-            self._views[id(view)] = view
-        if drawn.until != NEVER:
-            heappush(self._due, (drawn.until, id(component)))
-        return set(_keys(drawn))
+        return self._told.add(component, drawn)
 
     def _withdraw(self, component: Component) -> set[Key]:
         """Take back what was told of a component; return the gangs that were remembered for it."""
-        drawn, component.drawn = component.drawn, NOT_DRAWN
-        if self._drawn.pop(id(component), None) is None:
+        drawn = self._told.take_back(component)
+        if drawn is None:
             return set()
-        self._gpus.subtract(drawn.gpus)
         self._judge.take_back(drawn.waits)
         self._gone |= {view.key for view in drawn.views}
-        for one in drawn.staged:
-            self._count_staged(one, -1)
-        self._unobservable.subtract(drawn.unobservable)
-        self._hidden.subtract(drawn.hidden)
         self._quota.hold(drawn.without_pods, -1)
-        for view in drawn.views:
-            self._summary.add(view, -1)
-            del self._views[id(view)]
-        return set(_keys(drawn))
-
-    def _count_staged(self, one: Staged, sign: int = 1) -> None:
-        queue = one.queue
-        self._workloads.add(one.name, (*queue[:3], one.stage), one.since, sign)
-        if one.without_pods:
-            self._workloads.add_empty(queue, sign)
-
-    def _forget(self, gone: set[Key]) -> None:
-        """Forget what was remembered of gangs that are no more, or of which there is nothing to remember."""
-        for key in gone:
-            self._complete.pop(key, None)
-            self._attention.pop(key, None)
+        return drawn.keys
 
     def _assemble(self, now: float) -> Picture:
         unread = self._changes.unread
         nodes_read, pods_read = "nodes" not in unread, "pods" not in unread
-        unobservable = +self._unobservable
-        for schedulers, number in self._hidden.items():
-            if number and self._hides_waits(schedulers):
+        told = self._told
+        unobservable = +told.unobservable
+        for schedulers, number in told.hidden.items():
+            if number and not all(map(self._traces.left_by, schedulers)):
                 unobservable["permit", "no_trace"] += number
         return Picture(
             now=now,
-            views=self._views.values() if pods_read else (),
-            summary=self._summary if pods_read else Summary(),
-            gpus=self._gpus if pods_read else Gpus(),
+            views=told.views.values() if pods_read else (),
+            summary=told.summary if pods_read else Summary(),
+            gpus=told.gpus if pods_read else Gpus(),
             nodes=self._ledger.totals() if nodes_read else None,
             free_known=nodes_read and pods_read,
             pods_known=pods_read,
             unobservable={**(unobservable if pods_read else {}), **self._topology.unobservable(nodes_read=nodes_read)},
-            workloads=self._workloads if WORKLOADS not in unread and pods_read else None,
+            workloads=self._told.workloads if WORKLOADS not in unread and pods_read else None,
             layouts=self._topology.figures() if nodes_read else None,
             quotas=self._quota.quotas(self._changes, self._topology),
             needed=self._topology.needed,
             verdicts=self._judge.verdicts(now, nodes_known=nodes_read) if pods_read else Verdicts(),
         )
-
-    def _hides_waits(self, schedulers: frozenset[str]) -> bool:
-        return not all(self._leaves_traces(name) for name in schedulers)
-
-
-def _keys(drawn: Drawn) -> Iterable[Key]:
-    return {*drawn.memory.complete, *drawn.memory.attention}
 
 
 def _but_pods(unreadable: Mapping[str, frozenset[tuple[str, str]]]) -> dict[str, frozenset[tuple[str, str]]]:

@@ -17,18 +17,19 @@ from typing import Any
 
 from datadog_checks.kueue_gang.derive import gpus as gpu
 from datadog_checks.kueue_gang.derive.blockers import UNBLOCKED, case_of
+from datadog_checks.kueue_gang.derive.gangs import Gang
 from datadog_checks.kueue_gang.derive.guard import is_served_by_name, unguarded
 from datadog_checks.kueue_gang.derive.history import Moment
 from datadog_checks.kueue_gang.derive.judging import Wait
 from datadog_checks.kueue_gang.derive.kueue import Kueue
 from datadog_checks.kueue_gang.derive.members import HOLDING, PLACED, member_class
-from datadog_checks.kueue_gang.derive.membership import Gang, Membership, Outsider
+from datadog_checks.kueue_gang.derive.membership import Membership, Outsider
 from datadog_checks.kueue_gang.derive.permit import CERTAIN, POSSIBLE, Candidate, can_wait
-from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Gpus, Queue
+from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Gpus, Queue, Staged
 from datadog_checks.kueue_gang.derive.placement import NOWHERE, VIOLATION, Placement, Places, place
 from datadog_checks.kueue_gang.derive.quota import without_pods
 from datadog_checks.kueue_gang.derive.rules import Rules
-from datadog_checks.kueue_gang.derive.stages import Staged, counts, stage_of, stage_since
+from datadog_checks.kueue_gang.derive.stages import counts, stage_of, stage_since
 from datadog_checks.kueue_gang.derive.states import FINISHED, UNPLACED, Shape, since, state_of
 from datadog_checks.kueue_gang.derive.transitions import ATTENTION_AFTER, STILL, Key, Memory
 from datadog_checks.kueue_gang.facts.nodes import Node
@@ -100,6 +101,11 @@ class Drawn:
     memory: Memory
     until: float
     without_pods: Counter[tuple[str, str]]
+
+    @property
+    def keys(self) -> set[Key]:
+        """The gangs of which something is remembered."""
+        return {*self.memory.complete, *self.memory.attention}
 
 
 #: There are thousands of components, and most have nothing of most kinds: they share it. None of it is written to.

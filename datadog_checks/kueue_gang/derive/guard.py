@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator
 
-from datadog_checks.kueue_gang.derive.membership import JOB, Gang
+from datadog_checks.kueue_gang.derive.gangs import JOB, Gang
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.facts.cluster import SchedulerCount
 

@@ -3,7 +3,7 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """Which pods are one gang, and how many of them it needs.
 
-A pod names its groups in labels, annotations and spec (`facts.pods.Ties`). The first that makes a gang wins:
+A pod names its groups in labels, annotations and spec (`facts.ties`). The first that makes a gang wins:
 
 1. a PodGroup with a gang policy, of an engine that is installed here; a label whose PodGroup does not exist makes an
    orphan gang;
@@ -19,9 +19,10 @@ A Workload is found by the annotation on the pod, then by the pod group's name, 
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from datadog_checks.kueue_gang.derive.gangs import JOB, KUEUE, TERMINAL, Gang, told_apart
 from datadog_checks.kueue_gang.derive.gpus import add, holds
 from datadog_checks.kueue_gang.derive.members import is_gone
 from datadog_checks.kueue_gang.derive.rules import Rules
@@ -29,75 +30,15 @@ from datadog_checks.kueue_gang.derive.sizes import Need, job_needs, stated_size
 from datadog_checks.kueue_gang.facts.cluster import Cluster
 from datadog_checks.kueue_gang.facts.jobs import Job
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES, PodGroup
-from datadog_checks.kueue_gang.facts.pods import Pod, Ties
+from datadog_checks.kueue_gang.facts.pods import Pod
 from datadog_checks.kueue_gang.facts.quantity import Units
+from datadog_checks.kueue_gang.facts.ties import Ties
 from datadog_checks.kueue_gang.facts.workloads import PodSet, Workload
 
-KUEUE = "kueue"
-JOB = "job"
 WORKLOADS = "workloads.kueue.x-k8s.io"
 
-_TERMINAL = frozenset({"Succeeded", "Failed"})
 #: Reasons of sources that are down, in the words of `unobservable`.
 _UNOBSERVABLE = {"forbidden": "forbidden", "unauthorized": "forbidden"}
-
-
-@dataclass(slots=True)
-class Gang:
-    """A gang with its members, terminal ones included, before anything is said about its state.
-
-    `over` says that the Workload of all its live members is finished. `unobservable` is the reason why nothing can be
-    said: its source is down (`source_down`), its object unreadable, its minimum unknown. `identity` is set where the
-    name alone does not tell it from another gang. `size` is the number of pods that the job runs, which may be more
-    than it needs; None where it is not known.
-    """
-
-    engine: str
-    namespace: str
-    name: str
-    group: PodGroup | None = None
-    workload: Workload | None = None
-    needs: tuple[Need, ...] = ()
-    members: list[Pod] = field(default_factory=list)
-    orphan: bool = False
-    over: bool = False
-    unobservable: str = ""
-    source_down: bool = False
-    size: int | None = None
-    job: Job | None = None
-    identity: str = ""
-
-    @property
-    def live(self) -> bool:
-        """Tell whether anything of it is still to come or to end."""
-        return self.workload is not None or not self.members or any(pod.phase not in _TERMINAL for pod in self.members)
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """What tells it from every other gang."""
-        return self.engine, self.namespace, self.identity or self.name
-
-    @property
-    def required(self) -> int | None:
-        """The members that it needs, all podsets together."""
-        numbers = [need.required for need in self.needs]
-        return None if not numbers or None in numbers else sum(number for number in numbers if number is not None)
-
-    @property
-    def owner_kind(self) -> str:
-        """The kind of the job, lower case, `none` where no object names it."""
-        if self.workload and self.workload.owner:
-            return self.workload.owner.kind.lower()
-        if self.engine == JOB:
-            ties = self.members[0].ties
-            return "jobset" if ties.jobset else "leaderworkerset" if ties.lws else _controller_kind(ties)
-        return _controller_kind(self.members[0].ties) if self.members else "none"
-
-
-def _controller_kind(ties: Ties) -> str:
-    if ties.jobset:
-        return "jobset"
-    return ties.controller.kind.lower() if ties.controller else "none"
 
 
 class Outsider(NamedTuple):
@@ -167,7 +108,7 @@ class _Sorting:
             self._kueue_gangs()
         gangs = [self._finish(gang) for gang in self.gangs.values()]
         return Membership(
-            gangs=tuple(_unique_names([gang for gang in gangs if gang])),
+            gangs=tuple(told_apart([gang for gang in gangs if gang])),
             outsiders=tuple(self.outsiders),
             workloads=self._with_pods(alike.values()),
         )
@@ -343,13 +284,13 @@ class _Sorting:
         elif gang.group:
             gang.needs = (Need("", gang.group.required),)
             ended = self.over.get(gang.key, ())
-            gang.over = bool(ended) and all(pod in ended for pod in gang.members if pod.phase not in _TERMINAL)
+            gang.over = bool(ended) and all(pod in ended for pod in gang.members if pod.phase not in TERMINAL)
         if gang.workload:
             gang.size = sum(_granted(podset) for podset in gang.workload.podsets)
         elif gang.group:
             gang.size = stated_size(gang.members)
         alone = gang.engine == JOB and (gang.required or 0) <= 1
-        if alone or not (self.rules.include_cpu_gangs or _asks_for_gpus(gang)):
+        if alone or not (self.rules.include_cpu_gangs or gang.asks_for_gpus):
             self._leave_out(gang.members, gang.workload, names_gone=False)
             return None
         return gang
@@ -434,32 +375,3 @@ def job_of(ties: Ties) -> tuple[str, str]:
     if ties.kubeflow_job:
         return "kubeflow", ties.kubeflow_job
     return ("leaderworkerset", f"{ties.lws}-{ties.lws_index}") if ties.lws and ties.lws_index else ("", "")
-
-
-def _asks_for_gpus(gang: Gang) -> bool:
-    return bool(
-        any(need.gpus for need in gang.needs)
-        or any(pod.spec.gpus for pod in gang.members)
-        or (gang.group and gang.group.gpus)
-        or (gang.workload and any(podset.gpus for podset in gang.workload.podsets))
-    )
-
-
-def _unique_names(gangs: list[Gang]) -> list[Gang]:
-    """Tell apart the live gangs of a namespace that would get one name.
-
-    Kueue gangs get the Workload's name. Jobs of two kinds keep theirs, which the owner's kind tells apart.
-    """
-    renamed = True
-    while renamed:
-        taken = Counter((gang.namespace, gang.name) for gang in gangs if gang.live)
-        renamed = False
-        for gang in gangs:
-            own = gang.workload.name if gang.engine == KUEUE and gang.workload else gang.name
-            # The new name may be that of a third one, which then gets its Workload's name, too.
-            if taken[gang.namespace, gang.name] > 1 and gang.name != own:
-                gang.name, renamed = own, True
-    for gang in gangs:
-        if taken[gang.namespace, gang.name] > 1:
-            gang.identity = f"{gang.owner_kind}/{gang.name}" if gang.engine == JOB else gang.name
-    return sorted(gangs, key=lambda gang: (gang.engine, gang.namespace, gang.name, gang.identity))

@@ -20,8 +20,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Protocol
 
+from datadog_checks.kueue_gang.derive.gangs import Gang
 from datadog_checks.kueue_gang.derive.members import member_class
-from datadog_checks.kueue_gang.derive.membership import Gang
 from datadog_checks.kueue_gang.facts.cluster import SchedulerCount
 from datadog_checks.kueue_gang.facts.pods import Pod
 

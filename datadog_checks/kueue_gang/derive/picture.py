@@ -139,7 +139,7 @@ def _count(counter: Counter[Any], key: object, number: int) -> None:
         del counter[key]
 
 
-def _keep(holder: dict[Any, dict[Key, float]], key: object, gang: Key, time: float, sign: int) -> None:
+def _keep(holder: dict[Any, dict[Any, float]], key: object, gang: Key | str, time: float, sign: int) -> None:
     if sign > 0:
         holder[key][gang] = time
     else:
@@ -195,6 +195,16 @@ class Happenings:
     gangs: list[Note] = field(default_factory=list)
 
 
+class Staged(NamedTuple):
+    """A Workload, its stage and since when; `without_pods`: admitted for longer than the grace, and no pod exists."""
+
+    name: str
+    queue: Queue
+    stage: str
+    since: float | None
+    without_pods: bool
+
+
 @dataclass(slots=True)
 class Workloads:
     """Workloads counted by stage, since when each is there, and those that are admitted and have no pods, by queue."""
@@ -203,19 +213,14 @@ class Workloads:
     clocks: dict[StageTags, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
     without_pods: Counter[Queue] = field(default_factory=Counter)
 
-    def add(self, name: str, tags: StageTags, since: float | None, sign: int = 1) -> None:
+    def add(self, one: Staged, sign: int = 1) -> None:
         """Count a Workload, or with a `sign` of -1 take it back; what falls to zero is forgotten."""
+        tags = (*one.queue[:3], one.stage)
         _count(self.stages, tags, sign)
-        if since is not None and sign > 0:
-            self.clocks[tags][name] = since
-        elif since is not None:
-            self.clocks[tags].pop(name, None)
-            if not self.clocks[tags]:
-                del self.clocks[tags]
-
-    def add_empty(self, queue: Queue, sign: int = 1) -> None:
-        """Count a Workload that has no pods."""
-        _count(self.without_pods, queue, sign)
+        if one.since is not None:
+            _keep(self.clocks, tags, one.name, one.since, sign)
+        if one.without_pods:
+            _count(self.without_pods, one.queue, sign)
 
 
 @dataclass(frozen=True, slots=True)

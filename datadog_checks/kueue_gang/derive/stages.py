@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from datadog_checks.kueue_gang.derive.picture import Queue
 from datadog_checks.kueue_gang.facts.fields import Condition
 from datadog_checks.kueue_gang.facts.workloads import Workload
 
@@ -80,16 +79,6 @@ class Eviction(NamedTuple):
     reason: str
     cause: str
     at: float | None
-
-
-class Staged(NamedTuple):
-    """A Workload, its stage and since when; `without_pods`: admitted for longer than the grace, and no pod exists."""
-
-    name: str
-    queue: Queue
-    stage: str
-    since: float | None
-    without_pods: bool
 
 
 def counts(workload: Workload) -> bool:

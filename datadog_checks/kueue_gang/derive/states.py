@@ -15,8 +15,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from datadog_checks.kueue_gang.derive.gangs import Gang
 from datadog_checks.kueue_gang.derive.members import CLASSES, PLACED, TERMINAL, UP
-from datadog_checks.kueue_gang.derive.membership import Gang
 from datadog_checks.kueue_gang.derive.sizes import Need, deletion_began, podset_of, present_runs
 from datadog_checks.kueue_gang.facts.nodes import Node
 from datadog_checks.kueue_gang.facts.pods import Pod

@@ -44,8 +44,12 @@ class Teller:
     _down: dict[str, str] = field(default_factory=dict)
     _first: bool = True
 
-    def see(self, moment: Moment) -> None:
-        """Take a gang as it is drawn."""
+    def see(self, moments: Iterable[Moment]) -> None:
+        """Take gangs as they are drawn."""
+        for moment in moments:
+            self._see(moment)
+
+    def _see(self, moment: Moment) -> None:
         key, kind = moment.key, _OF_STATE.get(moment.state)
         waits_for_admission = bool(moment.workload) and moment.admitted is None and moment.state in UNPLACED
         if kind is None or waits_for_admission:

@@ -5,21 +5,19 @@
 
 A pod is split in four records. `Pod` (a named tuple, which is the quickest record to make: there are very many) holds
 what differs from pod to pod. `PodSpec` holds what the pods of one template share, and `Ties` what the pods of one job
-share: every way in which a pod can name a group it belongs to. These two are made once and referred to, since a gang
-has up to thousands of equal pods. `Rare` holds what a pod has for a short time or never: a pod that runs has one that
-is everybody's.
+share: every way in which a pod can name a group it belongs to (`facts.ties`). These two are made once and referred to
+(`facts.shared`), since a gang has up to thousands of equal pods. `Rare` holds what a pod has for a short time or never:
+a pod that runs has one that is everybody's.
 
 Pods that neither ask for a GPU nor name a group are not kept, save those that run a kube-scheduler: the image tag of
 that one tells whether Permit waits can be seen (they can from Kubernetes 1.35 on, facts of KEP-5278).
 """
 
 import re
-from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from sys import intern
-from typing import Any, NamedTuple, TypeVar
-from weakref import WeakValueDictionary
+from typing import Any, NamedTuple
 
 from datadog_checks.kueue_gang.facts.constraints import ANYWHERE, Constraint, constraint
 from datadog_checks.kueue_gang.facts.fields import (
@@ -27,9 +25,7 @@ from datadog_checks.kueue_gang.facts.fields import (
     STATUSES,
     BadObjectError,
     Json,
-    Owner,
     Times,
-    controller,
     items,
     mapping,
     moment,
@@ -37,8 +33,9 @@ from datadog_checks.kueue_gang.facts.fields import (
     text,
     wanted_labels,
 )
-from datadog_checks.kueue_gang.facts.podgroups import ENGINES
 from datadog_checks.kueue_gang.facts.quantity import GpuResources, Units, pod_units
+from datadog_checks.kueue_gang.facts.shared import Shared
+from datadog_checks.kueue_gang.facts.ties import Ties, TiesReader
 
 #: A phase to the text that all pods of that phase share.
 PHASES = {phase: phase for phase in ("Pending", "Running", "Succeeded", "Failed", "Unknown")}
@@ -53,22 +50,6 @@ _DEFAULT_GRACE = 30.0
 RAY_AUTOSCALER = "autoscaler"
 #: Gate of pods that belong to an elastic job (Kueue, workload slices).
 ELASTIC_GATE = "kueue.x-k8s.io/elastic-job"
-
-#: Labels and annotations that name a group, or a place in one.
-_TIES = frozenset(
-    {
-        "batch.kubernetes.io/job-name", "job-name", "batch.kubernetes.io/controller-uid", "controller-uid",
-        "jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/jobset-uid", "jobset.sigs.k8s.io/replicatedjob-name",
-        "jobset.sigs.k8s.io/job-index", "jobset.sigs.k8s.io/replicatedjob-replicas", "kueue.x-k8s.io/workload",
-        "kueue.x-k8s.io/workload-slice-name", "kueue.x-k8s.io/prebuilt-workload-name", "kueue.x-k8s.io/pod-group-name",
-        "kueue.x-k8s.io/pod-group-serving", "kueue.x-k8s.io/podset", "kueue.x-k8s.io/role-hash",
-        "training.kubeflow.org/job-name", "training.kubeflow.org/replica-type", "leaderworkerset.sigs.k8s.io/name",
-        "leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/size", "ray.io/originated-from-cr-name",
-        "ray.io/cluster", "ray.io/group",
-    }
-).union(*(engine.keys for engine in ENGINES))  # fmt: skip
-#: The rank of a pod. Its presence tells that pods have ranks; its value differs from pod to pod and is not needed.
-_INDEX = "batch.kubernetes.io/job-completion-index"
 
 #: kube-scheduler images: `registry.k8s.io/kube-scheduler:v1.36.2`; scheduler-plugins calls Kubernetes 1.34 v0.34.
 _SCHEDULER_IMAGE = re.compile(r"(?P<path>.*/)?kube-scheduler[^/:@]*:v[01]\.(?P<minor>\d+)\.", re.ASCII)
@@ -93,57 +74,6 @@ class PodSpec:
     tolerations: tuple[Toleration, ...]
     ray_autoscaler: bool
     elastic: bool
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class Ties:
-    """Every group that a pod names; empty strings where it names none.
-
-    `pod_groups` holds (engine, PodGroup name) pairs. `run` tells one run of a job from the next one of the same name.
-    `names` are all of them, each once. `controller` is not read of a pod that names none. `jobset_job` is the index of
-    the pod's Job in its ReplicatedJob and `replicas` the number of such Jobs; `group_size` the size that a
-    LeaderWorkerSet states. `serving` marks the pod groups of serving workloads.
-    """
-
-    pod_groups: tuple[tuple[str, str], ...]
-    workload: str
-    slice: str
-    kueue_group: str
-    serving: bool
-    podset: str
-    controller: Owner | None
-    batch_job: str
-    jobset: str
-    replicated_job: str
-    jobset_job: str
-    replicas: int | None
-    kubeflow_job: str
-    replica_type: str
-    lws: str
-    lws_index: str
-    group_size: int | None
-    ray: str
-    ray_group: str
-    indexed: bool
-    run: tuple[str, ...]
-    names: tuple[str, ...] = ()
-
-    @property
-    def any(self) -> bool:
-        """Tell whether the pod names a group of any kind; that of a batch Job alone is no group."""
-        return bool(
-            self.pod_groups or self.workload or self.slice or self.kueue_group or self.jobset or self.kubeflow_job
-            or self.lws or self.ray
-        )  # fmt: skip
-
-
-def _names(ties: Ties) -> tuple[str, ...]:
-    group = f"{ties.lws}-{ties.lws_index}" if ties.lws else ""
-    named = (
-        ties.workload, ties.slice, ties.kueue_group, ties.batch_job, ties.jobset, ties.kubeflow_job, ties.lws, group,
-        ties.ray, *(name for _, name in ties.pod_groups),
-    )  # fmt: skip
-    return tuple(dict.fromkeys(name for name in named if name))
 
 
 class Rare(NamedTuple):
@@ -257,8 +187,8 @@ class PodReducer:
         self._gpus = gpus
         self._digest = digest
         self._labels = labels
-        self._specs = _Shared[PodSpec]()
-        self._ties = _Shared[Ties]()
+        self._specs = Shared[PodSpec]()
+        self._ties = TiesReader()
         self._times = Times()
 
     def __call__(self, obj: Json) -> Pod | None:
@@ -274,7 +204,7 @@ class PodReducer:
             msg = "metadata.labels is not a mapping"
             raise BadObjectError(msg)
         pod_spec = self._spec_of(spec)
-        ties = self._ties_of(metadata, labels, spec)
+        ties = self._ties.of(metadata, labels, spec)
         version = None
         if not (pod_spec.gpus or ties.any):
             version = _scheduler_version(spec)
@@ -340,54 +270,10 @@ class PodReducer:
             found = self._specs.remember(key, _spec(spec, self._gpus))
         return found
 
-    def _ties_of(self, metadata: Json, labels: dict[str, str], spec: Json) -> Ties:
-        annotations, group = metadata.get("annotations") or {}, spec.get("schedulingGroup")
-        indexed = _INDEX in annotations or _INDEX in labels
-        named = tuple([(name, labels[name]) for name in labels if name in _TIES])
-        annotated = tuple([(name, annotations[name]) for name in annotations if name in _TIES])
-        # Who owns a pod that names no group does not matter, and there are as many owners as Deployments.
-        owned = metadata.get("ownerReferences") if named or annotated or group else None
-        owner = next((ref for ref in owned if ref.get("controller")), None) if owned else None
-        key = (
-            named,
-            annotated,
-            (owner.get("kind"), owner.get("name"), owner.get("uid")) if owner else None,
-            tuple(group.items()) if group else None,
-            indexed,
-        )
-        found = self._ties.get(key)
-        if found is None:
-            found = self._ties.remember(
-                key,
-                _ties(dict(named), dict(annotated), controller(metadata) if owner else None, spec, indexed=indexed),
-            )
-        return found
-
 
 def reducer(gpus: GpuResources, labels: tuple[str, ...] = (), digest: Digest = repr) -> PodReducer:
     """Return the function that makes `Pod` facts."""
     return PodReducer(gpus, labels, digest)
-
-
-_Record = TypeVar("_Record", PodSpec, Ties)
-
-
-class _Shared(WeakValueDictionary[Any, _Record]):
-    """Records by what they are made of, for as long as a pod has them: jobs come and go, each with its own.
-
-    The latest ones stay in any case. A pod that is not kept has none for long, and the next one is often its like.
-    """
-
-    LATEST = 256
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._latest: deque[_Record] = deque(maxlen=self.LATEST)
-
-    def remember(self, key: object, record: _Record) -> _Record:
-        self[key] = record
-        self._latest.append(record)
-        return record
 
 
 def _asked(containers: list[Json] | None) -> list[tuple[Any, ...]]:
@@ -416,55 +302,6 @@ def tolerations(spec: Json) -> tuple[Toleration, ...]:
         )
         for item in items(spec, "tolerations")
     )  # fmt: skip
-
-
-def _ties(labels: Json, annotations: Json, owner: Owner | None, spec: Json, *, indexed: bool) -> Ties:
-    job = text(labels, "batch.kubernetes.io/job-name") or text(labels, "job-name")
-    job_uid = text(labels, "batch.kubernetes.io/controller-uid") or text(labels, "controller-uid")
-    jobset = text(labels, "jobset.sigs.k8s.io/jobset-name")
-    kueue_slice = text(annotations, "kueue.x-k8s.io/workload-slice-name")
-    workload = text(annotations, "kueue.x-k8s.io/workload")
-    runs = (
-        (kueue_slice or workload,),
-        (jobset, text(labels, "jobset.sigs.k8s.io/jobset-uid")) if jobset else ("",),
-        (job, job_uid) if job else ("",),
-        (owner.uid,) if owner else ("",),
-    )
-    ties = Ties(
-        pod_groups=tuple((engine.name, name) for engine in ENGINES if (name := engine.tie(labels, annotations, spec))),
-        workload=workload or _either(annotations, labels, "kueue.x-k8s.io/prebuilt-workload-name"),
-        slice=kueue_slice,
-        # The annotation replaced the label in Kueue 0.18 for LeaderWorkerSet and StatefulSet pods.
-        kueue_group=_either(annotations, labels, "kueue.x-k8s.io/pod-group-name"),
-        serving=text(annotations, "kueue.x-k8s.io/pod-group-serving") == "true",
-        podset=text(labels, "kueue.x-k8s.io/podset") or text(annotations, "kueue.x-k8s.io/role-hash"),
-        controller=owner,
-        batch_job=job,
-        jobset=jobset,
-        replicated_job=text(labels, "jobset.sigs.k8s.io/replicatedjob-name"),
-        jobset_job=text(labels, "jobset.sigs.k8s.io/job-index"),
-        replicas=_stated(labels, "jobset.sigs.k8s.io/replicatedjob-replicas"),
-        kubeflow_job=text(labels, "training.kubeflow.org/job-name"),
-        replica_type=text(labels, "training.kubeflow.org/replica-type"),
-        lws=text(labels, "leaderworkerset.sigs.k8s.io/name"),
-        lws_index=text(labels, "leaderworkerset.sigs.k8s.io/group-index"),
-        group_size=_stated(annotations, "leaderworkerset.sigs.k8s.io/size"),
-        ray=text(labels, "ray.io/originated-from-cr-name") or text(labels, "ray.io/cluster"),
-        ray_group=text(labels, "ray.io/group"),
-        indexed=indexed,
-        run=next((run for run in runs if run[0]), ()),
-    )
-    return replace(ties, names=_names(ties))
-
-
-def _either(annotations: Json, labels: Json, key: str) -> str:
-    return text(annotations, key) or text(labels, key)
-
-
-def _stated(texts: dict[str, str], key: str) -> int | None:
-    """Return a size that a label or annotation states, None where it states none or nonsense: it is only a hint."""
-    value = texts.get(key)
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 7 else None  # noqa: PLR2004
 
 
 def _rare(
