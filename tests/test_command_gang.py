@@ -5,6 +5,7 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from datadog_checks.kueue_gang.commands import gang, main
 from datadog_checks.kueue_gang.derive.blockers import UNBLOCKED
 from datadog_checks.kueue_gang.derive.remedies import ANY_VALUE, Step
+from datadog_checks.kueue_gang.sources.collector import Collector, Reading
 from lab import blockers
 from lab.replay import ReplayServer
 from lab.scenarios import scenario, side_by_side
@@ -106,7 +108,7 @@ def test_one_gang_as_json(deadlock: str, capsys: pytest.CaptureFixture[str]) -> 
             "text": "free the 16 GPUs that gang moe/moe-b holds",
         }
     ]
-    assert [one["state"] for one in found["member_list"]] == ["unschedulable", "ready", "ready"]
+    assert [one["member_state"] for one in found["member_list"]] == ["unschedulable", "ready", "ready"]
 
 
 def test_all_gangs_as_json(several: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,6 +228,32 @@ def test_three_steps_at_most_are_text() -> None:
     assert [step.subject for step in near.steps] == [f"team/g{index}" for index in range(4)]
     text = gang.text([near], picture.now, colour=False, width=None)
     assert re.findall(r"to unblock: free the 16 GPUs that gang team/(g\d) holds", text) == ["g0", "g1", "g2"]
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_the_last_sight_of_a_gang_stays(
+    deadlock: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    """While watching, pods that cannot be read any more leave the gang as it was last seen."""
+    sights: list[str] = []
+    collect = Collector.collect
+
+    def lapsing(self: Collector) -> Reading:
+        reading = collect(self)
+        if sights:
+            reading.changes.unread = {**reading.changes.unread, "pods": "stale"}
+        return reading
+
+    def slept(_seconds: float) -> None:
+        sights.append(capsys.readouterr().out)
+        if len(sights) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Collector, "collect", lapsing)
+    monkeypatch.setattr(time, "sleep", slept)
+    assert main(["status", "--url", deadlock, "moe/moe-a", "--watch", *more]) == 130
+    assert "moe-a-2-qb6m2" in sights[0]
+    assert sights[1].partition('"sources"')[0] == sights[0].partition('"sources"')[0]
 
 
 # --- the table of all gangs ------------------------------------------------------------------------------------------

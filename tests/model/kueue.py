@@ -20,7 +20,7 @@ PROVISIONER = "kueue.x-k8s.io/provisioning-request"
 
 # Texts of Kueue's condition QuotaReserved, as three generations of it write them.
 MORE_NEEDED = "couldn't assign flavors to pod set main: insufficient unused quota for {} in flavor {}, {} more needed"
-#: Until 0.14, and since then.
+#: As older releases write it, and since 0.15.0.
 OLD_MAXIMUM = (
     "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor gpu, "
     "request > maximum capacity (24 > 16)"

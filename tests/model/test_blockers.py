@@ -209,7 +209,7 @@ KUEUE = (
         row(
             f"{kind}-is-stopped",
             "suspended",
-            "a stopped queue; Kueue 0.6 and later: ... is stopped, Inadmissible",
+            "a stopped queue: ... is stopped, Inadmissible",
             *queued("Inadmissible", f"{kind} {name} is stopped"),
         )
         for kind, name in (("LocalQueue", "lq"), ("ClusterQueue", "cq"))
@@ -253,9 +253,14 @@ KUEUE = (
     ),
     row("backoff-is-over", "quota", "requeueAt in the past is none", *queued("Pending", "", requeue_in=-1)),
     row("exceeds-by-reason", "exceeds_quota", "ExceedsMaxQuota", *queued("ExceedsMaxQuota", MAXIMUM, podset(3))),
-    row("exceeds-text-of-0.15", "exceeds_quota", "> maximum capacity, 0.15", *queued("Pending", MAXIMUM, podset(3))),
     row(
-        "exceeds-text-of-0.14", "exceeds_quota", "> maximum capacity, 0.14", *queued("Pending", OLD_MAXIMUM, podset(3))
+        "exceeds-text", "exceeds_quota", "> maximum capacity, wording of 0.15.0", *queued("Pending", MAXIMUM, podset(3))
+    ),
+    row(
+        "exceeds-older-text",
+        "exceeds_quota",
+        "> maximum capacity, older wording",
+        *queued("Pending", OLD_MAXIMUM, podset(3)),
     ),
     row(
         "exceeds-in-one-flavor-of-two",

@@ -129,12 +129,24 @@ def _cells(member: Member, now: float) -> tuple[str, ...]:
     )
 
 
-def as_json(found: CloseUp, *, members: bool) -> dict[str, object]:
+def _member_json(member: Member, now: float) -> dict[str, object]:
+    return {
+        "name": member.name,
+        "podset": member.podset or None,
+        "member_state": member.state,
+        "node": member.node or None,
+        "gpus": dict(member.gpus),
+        "state_seconds": None if member.since is None else max(0.0, now - member.since),
+        "why": member.why or None,
+    }
+
+
+def as_json(found: CloseUp, now: float, *, members: bool) -> dict[str, object]:
     """Return what the table of gangs does not tell of a gang; each member only where they are wanted."""
     return {
-        "laggard": found.laggard._asdict() if found.laggard and found.blocker else None,
+        "laggard": _member_json(found.laggard, now) if found.laggard and found.blocker else None,
         "unblock": [step_json(step) for step in found.steps],
-        **({"member_list": [member._asdict() for member in found.members]} if members else {}),
+        **({"member_list": [_member_json(member, now) for member in found.members]} if members else {}),
     }
 
 

@@ -99,6 +99,7 @@ def run(options: argparse.Namespace) -> int:
     collector = Collector(Api(connection, log=_LOG), resources, _LOG, watch=watch, named_engines=engines)
     deriver = Deriver(rules)
     last: Picture | None = None
+    near: list[CloseUp] = []
     try:
         while True:
             reading = collector.collect()
@@ -108,10 +109,10 @@ def run(options: argparse.Namespace) -> int:
             if last is None or picture.pods_known:
                 # A copy, since the deriver moves the time of its own.
                 last = replace(picture)
-            near = _near(last, deriver, options)
+                near = _near(last, deriver, options)
             if options.json:
-                ranked = sorted(near, key=lambda one: _rank(one.view))
-                _show(as_json(last, reading, ranked, members=options.gang is not None))
+                ranked = sorted(last.gangs, key=_rank)
+                _show(as_json(last, ranked, near, reading, members=options.gang is not None))
             else:
                 view = View(coloured(sys.stdout), width(sys.stdout), rules.namespaces)
                 shown = (

@@ -39,6 +39,8 @@ _STOPPED = frozenset({"Stopped", "Terminating", "Ready", "Unknown", ""})
 #: What Kueue says of a queue that is held back, and of one that is not there.
 _HELD = ("is inactive", "is stopped")
 _MISSING = ("doesn't exist", "not found", "is terminating or missing")
+#: Somebody else holds the admission back.
+_GATED = "AdmissionGated"
 _MISFIT = re.compile(r"topology \"(?P<name>[^\"]*)\" (allows to fit|doesn't allow to fit)", re.ASCII)
 _FILTER = re.compile(r"\d+/\d+ nodes are available:", re.ASCII)
 _PIECES = re.compile(r"[,.:]\s+", re.ASCII)
@@ -63,8 +65,9 @@ class Outlook:
     There are several alternatives where Kueue may still choose between flavors: one that fits is enough.
     """
 
-    def __init__(self, alternatives: Alternatives, fits: Fits) -> None:
-        """Take what is to be placed, and who knows what fits."""
+    def __init__(self, alternatives: Alternatives, fits: Fits, *, certain: bool = True) -> None:
+        """Take what is to be placed and who knows what fits: not for `certain` where others wait nobody knows where."""
+        self.certain = certain
         self._alternatives = alternatives
         self._fits = fits
         self._known: dict[int, bool] = {}
@@ -117,7 +120,7 @@ BLOCKERS: tuple[_Row, ...] = (
     ("gated", _never),
     ("missing_pods", _never),
     ("exceeds_node", lambda case, look: case.tries and look.exceeds()),
-    ("not_retried", lambda case, look: case.turned_away and look.fits()),
+    ("not_retried", lambda case, look: case.turned_away and look.certain and look.fits()),
     ("stuck_terminating", lambda case, look: case.tries and not look.fits() and look.fits(LATER)),
     *_BY_NODES,
     ("unschedulable", _never),
@@ -193,7 +196,8 @@ def _queue_signs(workload: Workload, kueue: Kueue, now: float) -> Iterator[str]:
             yield name
     if workload.requeue_at is not None and workload.requeue_at > now:
         yield "backoff"
-    yield "quota"
+    if reserved.reason != _GATED:
+        yield "quota"
 
 
 _BY_CONDITION: tuple[tuple[str, Callable[[Condition], bool]], ...] = (
@@ -212,7 +216,7 @@ _BY_CONDITION: tuple[tuple[str, Callable[[Condition], bool]], ...] = (
     ("pods_ready", lambda found: "to be in PodsReady condition" in found.message),
     ("topology_request", lambda found: found.reason == "TopologyPlacementFailed"),
     ("topology_request", lambda found: _MISFIT.search(found.message) is not None),
-    ("gated", lambda found: found.reason == "AdmissionGated"),
+    ("gated", lambda found: found.reason == _GATED),
 )
 
 

@@ -60,6 +60,8 @@ class Judge:
         self._blocked: Counter[tuple[Queue, str]] = Counter()
         self._holders: dict[Key, Holder] = {}
         self._deadlocked: frozenset[Key] = frozenset()
+        #: Gangs with Permit waiters of which only the scheduler's count is known: what room they take is not.
+        self._floating: dict[Key, None] = {}
         self._nodes_known = False
         self._deadlock_at = -1
         self._deadlock_time = 0.0
@@ -77,7 +79,9 @@ class Judge:
             if wait.whole and wait.held:
                 self._holders[wait.key] = Holder(wait.key, next(iter(wait.case.asks), ()), wait.held)
                 self._deadlock_at = -1
-            self._rooms.reserve(wait.reserved)
+            if any(not node for node, _ in wait.reserved):
+                self._float(wait.key, here=True)
+            self._rooms.reserve((node, units) for node, units in wait.reserved if node)
 
     def take_back(self, waits: Iterable[Wait]) -> None:
         """Forget gangs that were taken."""
@@ -91,7 +95,9 @@ class Judge:
                     holder.pop(wait.case, None)
             if self._holders.pop(wait.key, None):
                 self._deadlock_at = -1
-            self._rooms.reserve(wait.reserved, -1)
+            if wait.key in self._floating:
+                self._float(wait.key, here=False)
+            self._rooms.reserve(((node, units) for node, units in wait.reserved if node), -1)
 
     def verdicts(self, now: float, *, nodes_known: bool) -> Verdicts:
         """Return the verdicts; where the nodes and the pods on them are not known, only what does not take them."""
@@ -99,7 +105,9 @@ class Judge:
         again = list(self._open) if nodes_known != self._nodes_known else self._turn(version, now - self._at)
         for case in dict.fromkeys([*self._new, *again]):
             by_nodes = nodes_known and takes_nodes(case)
-            self._answer(case, blocker(case, Outlook(case.asks, self._rooms.fits) if by_nodes else None))
+            certain = not self._floating.keys() - self._by_case[case].keys()
+            look = Outlook(case.asks, self._rooms.fits, certain=certain) if by_nodes else None
+            self._answer(case, blocker(case, look))
             if takes_nodes(case):
                 self._open.pop(case, None)
                 self._open[case] = version
@@ -128,6 +136,14 @@ class Judge:
         share = max(1.0, len(self._open) * elapsed / _ROUND)
         most = len(self._open) if len(self._open) <= _FEW else ceil(share)
         return [case for case in islice(self._open, most) if self._open[case] != version]
+
+    def _float(self, key: Key, *, here: bool) -> None:
+        if here:
+            self._floating[key] = None
+        else:
+            del self._floating[key]
+        # What fits for certain has changed for everybody.
+        self._open = dict.fromkeys(self._open, -1)
 
     def _answer(self, case: Case, answer: str) -> None:
         if answer != self._answers.get(case):

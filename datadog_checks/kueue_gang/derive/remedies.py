@@ -35,7 +35,7 @@ _MORE_NEEDED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+),
 _MAXIMUM = re.compile(
     r"insufficient quota for (\S+) in flavor (\S+), .*?\((\d+)\) \+ .*?\((\d+)\) > maximum capacity \((\d+)\)", re.ASCII
 )
-#: The same before Kueue 0.15.
+#: The same as older releases write it; 0.15.0 changed it.
 _OLD_MAXIMUM = re.compile(
     r"insufficient quota for (\S+) in flavor (\S+), request > maximum capacity \((\d+) > (\d+)\)", re.ASCII
 )
