@@ -93,8 +93,12 @@ def gang() -> str:
 def svg(name: str, title: str, ansi: str) -> str:
     """Return a picture of a terminal that shows a text with ANSI colours."""
     text = Text.from_ansi(ansi)
-    width = max(_LEAST, *map(len, text.plain.splitlines()))
-    console = Console(file=StringIO(), width=width, record=True, force_terminal=True, no_color=False)
+    lines = text.plain.splitlines()
+    width = max(_LEAST, *map(len, lines))
+    # Without a height a dumb terminal (TERM=dumb) would have the last word on the width as well.
+    console = Console(
+        file=StringIO(), width=width, height=len(lines), record=True, force_terminal=True, no_color=False
+    )  # fmt: skip
     # rich clips each line but the last one, to what is not there then: that is an empty one.
     console.print(text, "", sep="\n", soft_wrap=True)
     made = console.export_svg(title=title, theme=_THEME, code_format=_FRAME, unique_id=name)
