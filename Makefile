@@ -43,7 +43,7 @@ soak: $(VENV)/.test ## two thousand runs on a cluster that never rests: memory, 
 validate: ## Datadog's own validations (needs Python 3.13); ARGS=--sync writes the generated files first
 	@.ci/ddev-validate $(ARGS)
 
-metadata: $(VENV)/.run ## write metadata.csv and the tables of the docs from the catalog of metrics
+metadata: $(VENV)/.test ## write metadata.csv, the tables of the docs and the pictures of the README
 	@$(BIN)/python -m lab.metadata $(ARGS)
 
 wheel: $(VENV)/.run ## build the wheel into dist

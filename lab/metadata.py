@@ -1,7 +1,7 @@
 # (C) datadog-kueue-gang contributors 2026-present
 # All rights reserved
 # Licensed under a 3-clause BSD style license (see LICENSE)
-"""metadata.csv, and what is made in the docs: tables of metrics, the output of the demo, examples of blockers.
+"""metadata.csv, and what is made in the docs: tables of metrics, output of the demo, examples of blockers, pictures.
 
     python -m lab.metadata [--check]
 
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from datadog_checks.kueue_gang.catalog import ALL, GANG_TAGS, OWN, PREFIX, QUEUE_TAGS, SCRAPED, Metric
-from lab import blockers, demo
+from lab import blockers, demo, pictures
 from lab.cost import ASSUMPTIONS, LARGE, cost
 from lab.replay import ReplayServer
 from lab.scenarios import side_by_side
@@ -233,6 +233,7 @@ def files(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     yield root / "metadata.csv", metadata_csv()
     for name, parts in DOCUMENTS.items():
         yield root / name, document((root / name).read_text(), parts)
+    yield from pictures.files(root)
 
 
 def main() -> int:

@@ -76,7 +76,7 @@ def test_one_gang_as_text(deadlock: str, capsys: pytest.CaptureFixture[str]) -> 
         "  blocker: capacity, deadlocked with another gang",
     ]
     assert re.match(r"  laggard: moe-a-2-qb6m2 is unschedulable for \d+s: 0/4 nodes are available: ", lines[4])
-    assert lines[5:] == ["  to unblock: free the 16 GPUs that gang moe/moe-b holds"]
+    assert lines[5:] == ["  to unblock: free the 16 GPUs that gang moe/moe-b holds, which is partial"]
     heading, *rows = members.splitlines()
     assert heading.split() == ["MEMBER", "PODSET", "STATE", "NODE", "GPUS", "FOR", "WHY"]
     assert [row.split()[0] for row in rows] == ["moe-a-2-qb6m2", "moe-a-0-r9rf7", "moe-a-1-wfx4p"]
@@ -105,7 +105,8 @@ def test_one_gang_as_json(deadlock: str, capsys: pytest.CaptureFixture[str]) -> 
             "action": "free_gpus",
             "subject": "moe/moe-b",
             "amount": 16,
-            "text": "free the 16 GPUs that gang moe/moe-b holds",
+            "state": "partial",
+            "text": "free the 16 GPUs that gang moe/moe-b holds, which is partial",
         }
     ]
     assert [one["member_state"] for one in found["member_list"]] == ["unschedulable", "ready", "ready"]
@@ -155,7 +156,7 @@ def test_colours(deadlock: str, capsys: pytest.CaptureFixture[str], monkeypatch:
     painted = shown(capsys, deadlock, "moe/moe-a")
     assert f"blocker: {RED}capacity, deadlocked with another gang{END}" in painted
     assert f"laggard: {YELLOW}moe-a-2-qb6m2 is unschedulable" in painted
-    assert f"to unblock: {GREEN}free the 16 GPUs that gang moe/moe-b holds{END}" in painted
+    assert f"to unblock: {GREEN}free the 16 GPUs that gang moe/moe-b holds, which is partial{END}" in painted
     assert f"{RED}partial for " in painted
     assert "\x1b" not in plain
 
@@ -188,9 +189,9 @@ def test_members_fit_into_a_narrow_terminal(
         ),
         (
             Step("label_node", "n0", (("x/rack", "r1"), ("x/row", ANY_VALUE))),
-            "label node n0: x/rack=r1, x/row=<any value>",
+            "label node n0, if it stands there: x/rack=r1, x/row=<any value>",
         ),
-        (Step("uncordon_node", "n0"), "uncordon node n0"),
+        (Step("uncordon_node", "n0"), "uncordon node n0, if it is fit for work"),
         (
             Step("remove_pods", "n0", resource="nvidia.com/gpu", amount=8),
             "remove the pods that do not go from node n0: they hold 8 nvidia.com/gpu",
@@ -199,7 +200,10 @@ def test_members_fit_into_a_narrow_terminal(
             Step("raise_quota", "cq", flavor="h100", resource="nvidia.com/gpu", amount=8),
             "raise the quota of nvidia.com/gpu in flavor h100 of ClusterQueue cq by 8",
         ),
-        (Step("free_gpus", "a/b", amount=16), "free the 16 GPUs that gang a/b holds"),
+        (
+            Step("free_gpus", "a/b", amount=16, state="running"),
+            "free the 16 GPUs that gang a/b holds, which is running",
+        ),
     ],
 )
 def test_each_step_as_text(step: Step, text: str) -> None:

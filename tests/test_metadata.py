@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from fnmatch import fnmatchcase
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -41,6 +42,7 @@ UNITS = {"", "device", "dollar", "event", "item", "node", "percent", "second"}
 #: How series may be combined: an aggregator, and what it must not be over or must be by.
 OVER = re.compile(r"none|(?:sum|min|max)(?: by [a-z_]+|, not over [a-z_]+)?")
 DOCS = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")))]
+PICTURES = ["docs/images/demo.svg", "docs/images/gang.svg"]
 METRICS = [pytest.param(metric, id=name) for name, metric in ALL.items()]
 
 
@@ -134,6 +136,30 @@ def fixture_made() -> dict[Path, str]:
 def test_made_files_are_up_to_date(name: str, made: dict[Path, str]) -> None:
     """`make metadata` would change nothing."""
     assert (ROOT / name).read_text() == made[ROOT / name], "run: make metadata"
+
+
+def shown(picture: str) -> list[tuple[str, str]]:
+    """Return the pieces of text in a picture, each with its style."""
+    styles = dict(re.findall(r"\.(\S+) \{\s*(fill:[^}]*?)\s*\}", picture))
+    pieces = ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")
+    return [(styles.get(one.get("class", ""), ""), one.text) for one in pieces if one.text and one.text.strip()]
+
+
+@pytest.mark.parametrize("path", PICTURES)
+def test_pictures_are_up_to_date(path: str, made: dict[Path, str]) -> None:
+    """They show what the commands say now, in the same colours; how it is laid out is for each release of rich."""
+    seen = shown((ROOT / path).read_text(encoding="utf-8"))
+    assert seen == shown(made[ROOT / path]), "run: make metadata"
+    assert len({style for style, _ in seen}) >= 4
+
+
+@pytest.mark.parametrize("path", PICTURES)
+def test_a_picture_needs_nothing_else(path: str) -> None:
+    """It has no address beside the name of its format, and refers only to itself; the README shows it and says what."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    assert re.findall(r"\S*://\S*", text) == ['xmlns="http://www.w3.org/2000/svg">']
+    assert set(re.findall(r"url\((.)", text)) == {"#"}
+    assert re.search(rf"^!\[[^]]{{20,}}\]\({path}\)$", (ROOT / "README.md").read_text(), re.MULTILINE)
 
 
 def test_each_blocker_has_a_section() -> None:

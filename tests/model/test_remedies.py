@@ -331,8 +331,8 @@ def test_free_gpus_of_another_gang() -> None:
         *waiting(2),
     )
     assert found == (
-        Step("free_gpus", "team/vain", amount=16),
-        Step("free_gpus", "team/small", amount=8),
+        Step("free_gpus", "team/vain", amount=16, state="partial"),
+        Step("free_gpus", "team/small", amount=8, state="running"),
     )
 
 
@@ -345,7 +345,7 @@ def test_reserved_gpus_of_another_gang() -> None:
         unscheduled("other-1", of_group("other"), NO_GPU),
         *waiting(2),
     )
-    assert found == (Step("free_gpus", "team/other", amount=8),)
+    assert found == (Step("free_gpus", "team/other", amount=8, state="waiting"),)
 
 
 @pytest.mark.parametrize(

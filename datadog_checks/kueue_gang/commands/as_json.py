@@ -20,18 +20,22 @@ from datadog_checks.kueue_gang.sources.collector import Reading
 from datadog_checks.kueue_gang.sources.errors import SourceError
 
 
-def as_json(picture: Picture, reading: Reading, near: Sequence[CloseUp], *, members: bool) -> str:
-    """Return the picture as JSON: gangs, gpus, unobservable, sources; the gangs are those from near, in their order."""
+def as_json(
+    picture: Picture, ranked: Sequence[GangView], near: Sequence[CloseUp], reading: Reading, *, members: bool
+) -> str:
+    """Return the picture as JSON: gangs, gpus, unobservable, sources; of the ranked gangs those seen from near."""
+    details = {one.view.key: one for one in near}
     return json.dumps(
         {
             "now": picture.now,
             "gangs": [
                 {
-                    **_gang_json(one.view, picture),
-                    "placement": places.gang_json(picture, one.view),
-                    **gang.as_json(one, picture.now, members=members),
+                    **_gang_json(view, picture),
+                    "placement": places.gang_json(picture, view),
+                    **gang.as_json(details[view.key], picture.now, members=members),
                 }
-                for one in near
+                for view in ranked
+                if view.key in details
             ],
             "deadlocked_gpus": dict(picture.verdicts.deadlocked_gpus),
             "gpus": gpus.as_json(picture),

@@ -14,6 +14,7 @@ from datadog_checks.kueue_gang.derive.closeup import CloseUp, Member
 from datadog_checks.kueue_gang.derive.members import UP
 from datadog_checks.kueue_gang.derive.picture import NONE
 from datadog_checks.kueue_gang.derive.remedies import ANY_VALUE, Step
+from datadog_checks.kueue_gang.facts.topology import Request
 
 #: Steps that are shown as text; the cheapest is the first.
 _STEPS = 3
@@ -24,15 +25,18 @@ _SAID: dict[str, Callable[[Step], str]] = {
     "touch_pod_group": lambda step: (
         f"touch PodGroup {step.subject} (an annotation will do): its pods fit and are not tried again"
     ),
-    "label_node": lambda step: f"label node {step.subject}: {', '.join(_label(*label) for label in step.labels)}",
-    "uncordon_node": lambda step: f"uncordon node {step.subject}",
+    # Where a node stands is a fact, which a label only tells.
+    "label_node": lambda step: (
+        f"label node {step.subject}, if it stands there: {', '.join(_label(*label) for label in step.labels)}"
+    ),
+    "uncordon_node": lambda step: f"uncordon node {step.subject}, if it is fit for work",
     "remove_pods": lambda step: (
         f"remove the pods that do not go from node {step.subject}: they hold {step.amount} {step.resource}"
     ),
     "raise_quota": lambda step: (
         f"raise the quota of {step.resource} in flavor {step.flavor} of ClusterQueue {step.subject} by {step.amount}"
     ),
-    "free_gpus": lambda step: f"free the {step.amount} GPUs that gang {step.subject} holds",
+    "free_gpus": lambda step: f"free the {step.amount} GPUs that gang {step.subject} holds, which is {step.state}",
 }
 
 
@@ -59,12 +63,14 @@ def _lines(found: CloseUp, now: float, paint: Callable[[str, str], str], width: 
     lines = [
         paint(BOLD, f"{view.queue.namespace}/{view.name}") + "  " + paint(COLOURS.get(state, DIM), state + since),
         f"  {_identity(found)}",
-        f"  {up} of {_number(view.required)} required members are up; it holds {held} GPUs, {idle} of them idle",
+        f"  {up} of {_number(view.required)} required members are up; it holds {_held(held, idle)}",
     ]
     lines += [f"  placement: {line}" for line in _placement(found)]
     if found.blocker:
         more = ", deadlocked with another gang" if found.deadlocked else ""
         lines.append("  blocker: " + paint(RED, found.blocker + more))
+    if found.kueue_says:
+        lines.append(f"  Kueue says: {found.kueue_says}")
     if found.laggard and found.blocker:
         lines.append("  laggard: " + paint(YELLOW, _sentence(found.laggard, now)))
     lines += [f"  to unblock: {paint(GREEN, said(step))}" for step in found.steps[:_STEPS]]
@@ -90,12 +96,24 @@ def _placement(found: CloseUp) -> Iterator[str]:
         + (f" ({found.needed[level]} would do)" if found.needed.get(level, number) < number else "")
         for level, number, _ in place.domains
     ]
-    verdict = f"{place.verdict} at {place.level}" if place.verdict else ""
+    asked = {_asked(podset.request, place.level) for podset in place.asked if podset.request}
+    verdict = " ".join(part for part in (place.verdict, *sorted(asked), place.level) if part) if place.verdict else ""
     told = "; ".join(part for part in (verdict, ", ".join(spans)) if part)
     if told:
         yield told
     if place.outside:
         yield f"{place.outside} members run elsewhere than Kueue assigned them"
+
+
+def _asked(request: Request, level: str) -> str:
+    """Return how a level was asked for."""
+    return "of the required" if level == request.required else "of the preferred" if level == request.preferred else ""
+
+
+def _held(held: int, idle: int) -> str:
+    if not held:
+        return "no GPUs"
+    return f"{held} GPU{'' if held == 1 else 's'}, {idle} of them idle"
 
 
 def _number(required: int | None) -> str:
@@ -144,6 +162,7 @@ def _member_json(member: Member, now: float) -> dict[str, object]:
 def as_json(found: CloseUp, now: float, *, members: bool) -> dict[str, object]:
     """Return what the table of gangs does not tell of a gang; each member only where they are wanted."""
     return {
+        "kueue_says": found.kueue_says or None,
         "laggard": _member_json(found.laggard, now) if found.laggard and found.blocker else None,
         "unblock": [step_json(step) for step in found.steps],
         **({"member_list": [_member_json(member, now) for member in found.members]} if members else {}),

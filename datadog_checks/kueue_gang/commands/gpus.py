@@ -26,11 +26,14 @@ def lines(picture: Picture, namespaces: Sequence[str], paint: Callable[[str, str
         totals = (picture.nodes or {}).get(resource)
         told = [f"{sum(uses.values())} allocated ({uses['busy']} busy, {uses['idle']} idle, {uses['other']} {other})"]
         if totals:
-            told.insert(0, f"{totals.allocatable} allocatable")
+            away = totals.allocatable - totals.schedulable
+            told.insert(
+                0, f"{totals.allocatable} allocatable" + (f" ({away} on nodes that take no pods)" if away else "")
+            )
             told.append(f"{totals.free} free" if picture.free_known else "free not known")
-            told += [f"{totals.unhealthy} unhealthy"] if totals.unhealthy else []
         reserved = sum(amount for (_, name), amount in picture.gpus.reserved.items() if name == resource)
-        told += [f"{reserved} reserved in the scheduler"] if reserved else []
+        told += [f"{reserved} of them reserved in the scheduler"] if reserved else []
+        told += [f"{totals.unhealthy} unhealthy"] if totals and totals.unhealthy else []
         found.append(f"{resource}: {', '.join(told)}")
         reasons = {reason for _, name, reason in picture.gpus.idle if name == resource}
         if reasons:

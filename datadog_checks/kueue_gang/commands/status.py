@@ -111,8 +111,8 @@ def run(options: argparse.Namespace) -> int:
                 last = replace(picture)
                 near = _near(last, deriver, options)
             if options.json:
-                ranked = sorted(near, key=lambda one: _rank(one.view))
-                _show(as_json(last, reading, ranked, members=options.gang is not None))
+                ranked = sorted(last.gangs, key=_rank)
+                _show(as_json(last, ranked, near, reading, members=options.gang is not None))
             else:
                 view = View(coloured(sys.stdout), width(sys.stdout), rules.namespaces)
                 shown = (

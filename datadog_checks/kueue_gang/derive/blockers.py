@@ -157,8 +157,11 @@ def _refined(case: Case, look: Outlook) -> str:
     return next((name for name, test in _BY_NODES if case.asks and test(case, look)), "topology_request")
 
 
-def case_of(shape: Shape, kueue: Kueue, now: float) -> Case:
-    """Return what is to be asked about a gang whose state is not in `UNBLOCKED`."""
+def case_of(shape: Shape, kueue: Kueue, now: float, *, loses: bool = False) -> Case:
+    """Return what is to be asked about a gang whose state is not in `UNBLOCKED`.
+
+    `loses` tells that members terminate on a node that is lost: they are not of the class `lost` any more.
+    """
     workload = shape.gang.workload
     signs = set(_queue_signs(workload, kueue, now)) if workload else set()
     if signs:
@@ -167,7 +170,7 @@ def case_of(shape: Shape, kueue: Kueue, now: float) -> Case:
             flavors = (one for one in kueue.flavors_of(workload) if one[1] and named in {"", one[1].name})
             return Case(frozenset(signs), requested(shape.gang, workload, flavors))
         return Case(frozenset(signs))
-    signs |= set(_pod_signs(shape))
+    signs |= set(_pod_signs(shape)) | ({"node_lost"} if loses else set())
     waiting = unplaced(shape)
     asks = waiting.asks
     if not asks and any(pod.deletion is not None and pod.deletion <= now for pod in shape.pods(_TERMINATING)):

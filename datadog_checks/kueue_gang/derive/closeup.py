@@ -26,6 +26,7 @@ from datadog_checks.kueue_gang.derive.sizes import deletion_began, podset_of
 from datadog_checks.kueue_gang.derive.transitions import Key
 from datadog_checks.kueue_gang.facts.pods import Pod
 from datadog_checks.kueue_gang.facts.quantity import Units
+from datadog_checks.kueue_gang.facts.workloads import Workload
 
 #: From the least far to the farthest.
 _FAR = (
@@ -50,7 +51,8 @@ class Member(NamedTuple):
 class CloseUp:
     """A gang with its members, the member that it waits for, and the steps that would let it run, cheapest first.
 
-    `needed` are the fewest domains of each level that could hold its placed members.
+    `needed` are the fewest domains of each level that could hold its placed members. `kueue_says` is Kueue's own word
+    on why the Workload of a gang that does not run waits.
     """
 
     view: GangView
@@ -60,6 +62,7 @@ class CloseUp:
     laggard: Member | None
     steps: tuple[Step, ...]
     needed: Mapping[str, int] = field(default_factory=dict)
+    kueue_says: str = ""
 
 
 @dataclass(slots=True)
@@ -71,6 +74,7 @@ class Seen:
     fits: Fits
     gangs: dict[Key, tuple[Gang, list[str], Case | None]] = field(default_factory=dict)
     _all_tenants: tuple[Tenant, ...] = ()
+    _known_states: dict[Key, str | None] = field(default_factory=dict)
     _known: dict[object, tuple[Step, ...]] = field(default_factory=dict)
 
     def close_up(self, view: GangView, *, most: int | None = None) -> CloseUp:
@@ -87,8 +91,9 @@ class Seen:
             plight = Plight(view.key, view.name, blocker, asks, gang.workload, queue, self._tenants())
             found = self._steps(plight, most)
         members = members_of(zip(gang.members, classes, strict=True))
+        said = _kueue_says(gang.workload) if blocker and gang.workload else ""
         needed = self.picture.needed(view.placement) if view.placement else {}
-        return CloseUp(view, blocker, view.key in verdicts.deadlocked, members, laggard(members), found, needed)
+        return CloseUp(view, blocker, view.key in verdicts.deadlocked, members, laggard(members), found, needed, said)
 
     def _steps(self, plight: Plight, most: int | None) -> tuple[Step, ...]:
         """Find the steps; gangs that hold nothing and ask for the same have the same, unless their objects say more."""
@@ -110,7 +115,23 @@ class Seen:
             node = pod.nominated if state == CERTAIN else pod.node if state in PLACED else ""
             if node and pod.spec.gpus:
                 held.setdefault(node, Counter()).update(dict(pod.spec.gpus))
-        return Tenant(gang.key, gang.name, held, gang.key in self.picture.verdicts.blockers)
+        in_vain = gang.key in self.picture.verdicts.blockers
+        return Tenant(gang.key, gang.name, held, in_vain, self._states().get(gang.key) or "")
+
+    def _states(self) -> dict[Key, str | None]:
+        if not self._known_states:
+            self._known_states = {view.key: view.state for view in self.picture.views}
+        return self._known_states
+
+
+def _kueue_says(workload: Workload) -> str:
+    """Return what Kueue says of a Workload that waits: the text of its condition, or the checks that are not ready."""
+    if not workload.active:
+        return "the Workload is deactivated (spec.active is false)"
+    if workload.checks:
+        return ", ".join(f"AdmissionCheck {name} is {state}" for name, state in workload.checks)
+    reserved = workload.conditions.get("QuotaReserved")
+    return reserved.message if reserved is not None and reserved.status is False else ""
 
 
 def members_of(pods: Iterable[tuple[Pod, str]]) -> tuple[Member, ...]:

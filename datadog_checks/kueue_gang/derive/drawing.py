@@ -45,6 +45,7 @@ _ALARMING = frozenset({"partial", "degraded", "starting"})
 #: A gang may finish in part for this long before it needs attention: the rest holds its GPUs.
 _FINISHING_AT_MOST = 600.0
 _CERTAIN = frozenset({CERTAIN})
+_TERMINATING = frozenset({"terminating"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +318,9 @@ class _Drawing:
         held: dict[str, Counter[str]] = {}
         for name, units in (*((pod.node, pod.spec.gpus) for pod in shape.pods(PLACED) if pod.spec.gpus), *reserved):
             held.setdefault(name, Counter()).update(dict(units))
-        case = case_of(shape, self.context.kueue, self.now)
+        going = shape.pods(_TERMINATING) if shape.counts["terminating"] else []
+        loses = any(self.context.is_lost(pod, self.now) for pod in going)
+        case = case_of(shape, self.context.kueue, self.now, loses=loses)
         self.waits.append(Wait(gang.key, queue, case, held, reserved, whole=not shape.missing))
         self._change_at(gang.workload.requeue_at if gang.workload else None)
 

@@ -46,7 +46,8 @@ class Step(NamedTuple):
 
     `action` is touch_pod_group, label_node, uncordon_node, remove_pods, raise_quota or free_gpus; `subject` the name of
     the PodGroup, node, ClusterQueue or gang (namespace/name) that it is done to. `labels` are those to set, with
-    `ANY_VALUE` where any new value will do; `resource` and `amount` are the GPUs that are raised or taken.
+    `ANY_VALUE` where any new value will do; `resource` and `amount` are the GPUs that are raised or taken, `state` that
+    of the gang that they are taken of.
     """
 
     action: str
@@ -55,16 +56,18 @@ class Step(NamedTuple):
     flavor: str = ""
     resource: str = ""
     amount: int = 0
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A gang that holds GPUs, by node and resource; `in_vain` where it does not run."""
+    """A gang that holds GPUs, by node and resource, and its state; `in_vain` where it does not run."""
 
     key: Key
     name: str
     held: Held
     in_vain: bool
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,8 @@ def _free(plight: Plight, fits: Fits) -> Iterator[Step]:
             if tenant.key != plight.key and tenant.held:
                 known = ((name, fits.fleet.node(name), amounts) for name, amounts in tenant.held.items())
                 changes = {name: (here[0], plus(here[1], amounts)) for name, here, amounts in known if here}
-                yield Step("free_gpus", f"{tenant.key[1]}/{tenant.name}", amount=amount(tenant)), changes
+                step = Step("free_gpus", f"{tenant.key[1]}/{tenant.name}", amount=amount(tenant), state=tenant.state)
+                yield step, changes
 
     return _supposed(plight, fits, candidates())
 
