@@ -390,7 +390,8 @@ class Deriver:
         self._gpus.add(drawn.gpus)
         self._judge.add(drawn.waits)
         self._history.draw(moments, now)
-        self._gone -= {moment.key for moment in moments}
+        # One whose state cannot be known is still there.
+        self._gone -= {view.key for view in drawn.views}
         for one in drawn.staged:
             self._count_staged(one)
         self._unobservable.update(drawn.unobservable)
