@@ -38,8 +38,11 @@ COLUMNS: Final = (
 )  # fmt: skip
 #: Metrics of which less is better, and of which more is.
 LESS_IS_BETTER: Final = (
-    "gpus.idle", "gpus.idle_total", "gpus.unhealthy", "gang.gpus_idle", "gangs.unguarded", "gang.requeues",
+    "gpus.idle", "gpus.idle_total", "gpus.idle_seconds", "gpus.burned_seconds", "gpus.unhealthy", "gang.gpus_idle",
+    "gangs.unguarded", "gang.requeues",
     "members.permit_wait_oldest_seconds", "source.age_seconds", "source.bad_*", "unobservable", "series.dropped",
+    "gangs.assembly_seconds.sum", "gangs.assembly_seconds.max", "gangs.rejected", "workloads.oldest_wait_seconds",
+    "workloads.stage_seconds.sum", "workloads.stage_seconds.max", "workloads.evicted", "workloads.without_pods",
     "run_seconds", "scheduler.unschedulable_pods", "kueue.*_wait_time_seconds.sum", "kueue.*evicted_workloads*",
     "kueue.preempted_workloads.count", "kueue.*pending_workloads", "kueue.*unadmitted_workloads",
 )  # fmt: skip
