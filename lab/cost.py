@@ -7,7 +7,8 @@ Each series is a custom metric and is billed as one, so the number for a large c
 docs quote it. A list of tags tells which values are possible, not which of them are seen at one time. So:
 
 * In a queue a tag takes the few values of a queue in which all is well, and each gang that needs attention adds a few
-  (`_IN_A_QUEUE`). Those that were left within the last minutes are included: they are still sent, as 0.
+  (`_IN_A_QUEUE`). Those that were left within the last minutes are included where they are still sent, as 0.
+* What is sent only when something happens exists in the queues in which that was so within an hour (`_EVENTS`).
 * Series of one gang exist for the gangs that need attention.
 * Any other metric has the product of how many values each of its tags has (`_values`).
 
@@ -26,7 +27,11 @@ from lab.tags import TAGS
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A cluster. `attention` of the gangs need attention; `namespaces` hold GPU pods outside of any LocalQueue."""
+    """A cluster.
+
+    `attention` of the gangs need attention; `namespaces` hold GPU pods outside of any LocalQueue; in `moving`
+    LocalQueues a gang begins to run or is evicted within an hour.
+    """
 
     local_queues: int = 50
     cluster_queues: int = 20
@@ -35,6 +40,7 @@ class Size:
     levels: int = 3
     flavors: int = 2
     namespaces: int = 10
+    moving: int = 10
     gpu_resources: int = 2
     priority_classes: int = 3
 
@@ -56,21 +62,33 @@ LARGE: Final = Size()
 #: What is assumed of it beside its size, in words.
 ASSUMPTIONS: Final = (
     "The gangs of a queue have one engine and ask for one GPU resource. Nodes offer two.",
-    "Ten more namespaces hold GPU pods outside of any queue.",
+    "Ten more namespaces hold GPU pods outside of any queue; they are in no gang.",
+    "Within an hour gangs of ten queues begin to run, and others of ten queues are evicted.",
     "A queue has running and queued gangs and lately started one.",
     "A gang that needs attention adds its present state, the one before, and members in four classes.",
     "A ClusterQueue has three priority classes, two reasons for evictions, and three resources in each flavor.",
     "Kueue serves its quota metrics (`enableClusterQueueResources`).",
-    "Eight plugins of the scheduler turn pods away.",
-    "Both flavors have a topology. A queue has quota of one GPU resource in each.",
+    "Eight plugins of the scheduler turn pods away. One kind of object cannot be understood.",
+    "Both flavors have a topology and one GPU resource. One kind of gang lacks gang scheduling, for four reasons.",
 )
 
-#: Tag -> values in a queue in which all is well, and values that a gang in need of attention adds.
-_IN_A_QUEUE: Final[Mapping[str, tuple[int, int]]] = {
-    "gang_state": (3, 2),
-    "member_state": (3, 4),
-    "gpu_use": (2, 1),
-    "idle_reason": (1, 2),
+#: Tag -> values in a queue in which all is well, and values that a gang in need of attention adds; the second pair is
+#: without those that were left and are still sent, as 0.
+_IN_A_QUEUE: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int]]]] = {
+    "gang_state": ((3, 2), (2, 1)),
+    "member_state": ((3, 4), (3, 4)),
+    "gpu_use": ((2, 1), (1, 1)),
+    "idle_reason": ((1, 2), (0, 1)),
+    "workload_stage": ((3, 0), (2, 1)),
+}
+#: Metric of what happens -> how many series it has in a queue in which that is so: a Workload that begins to run
+#: reaches three stages.
+_EVENTS: Final[Mapping[str, int]] = {
+    "gangs.assembled": 1,
+    **dict.fromkeys((f"gangs.assembly_seconds.{part}" for part in ("sum", "count", "max")), 1),
+    **dict.fromkeys((f"workloads.stage_seconds.{part}" for part in ("sum", "count", "max")), 3),
+    "workloads.evicted": 1,
+    "gpus.burned_seconds": 1,
 }
 #: Tags that have no closed list, or of which only so many values are seen beside one value of each other tag.
 _SEEN: Final[Mapping[str, int]] = {
@@ -111,11 +129,17 @@ def series(metric: catalog.Metric, size: Size) -> int:
     """Return how many series a metric has."""
     if "gang" in metric.tags:
         levels = size.levels if "topology_level" in metric.tags else 1
-        return size.attention * levels * (_IN_A_QUEUE["member_state"][1] if "member_state" in metric.tags else 1)
-    if set(metric.tags) >= set(catalog.QUEUE_TAGS):
+        return size.attention * levels * (_IN_A_QUEUE["member_state"][0][1] if "member_state" in metric.tags else 1)
+    if metric.name in _EVENTS:
+        return size.moving * _EVENTS[metric.name]
+    if metric.name == "source.bad_objects":
+        return 1
+    if set(metric.tags) >= set(catalog.QUEUE_TAGS) or metric.name.partition(".")[0] == "workloads":
         # A metric without another tag of its own, such as reserved GPUs, is about gangs that wait.
-        usual, added = next((_IN_A_QUEUE[tag] for tag in metric.tags if tag in _IN_A_QUEUE), (0, 1))
-        return (size.local_queues + size.namespaces) * usual + size.attention * added
+        kept = metric.zero == "never"
+        usual, added = next((_IN_A_QUEUE[tag][kept] for tag in metric.tags if tag in _IN_A_QUEUE), (0, 1))
+        queues = size.local_queues + (size.namespaces if "gpu_use" in metric.tags else 0)
+        return queues * usual + size.attention * added
     # A LocalQueue is in one namespace and belongs to one ClusterQueue.
     told = {"kube_namespace", "kueue_cluster_queue"} if "kueue_local_queue" in metric.tags else set()
     values = _values(metric, size)
@@ -134,8 +158,9 @@ def _values(metric: catalog.Metric, size: Size) -> dict[str, int]:
         "kueue_resource_flavor": size.flavors,
         "kueue_workload_priority_class": size.priority_classes,
         "topology_level": size.levels,
-        # The quota of a flavor is of the resource that its nodes have.
-        "gpu_resource": 1 if metric.name.startswith("quota.") else size.gpu_resources,
+        # A flavor has the resource of its nodes, and quota is of that.
+        "gpu_resource": 1 if {catalog.FLAVOR, "kueue_cluster_queue"} & {*metric.tags} else size.gpu_resources,
+        "gang_engine": 1,
     }
 
 

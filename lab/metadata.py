@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from datadog_checks.kueue_gang.catalog import ALL, GANG_TAGS, OWN, PREFIX, QUEUE_TAGS, SCRAPED, Metric
-from lab import blockers, demo, pictures
+from lab import blockers, demo, events, pictures
 from lab.cost import ASSUMPTIONS, LARGE, cost
 from lab.replay import ReplayServer
 from lab.scenarios import side_by_side
@@ -38,8 +38,11 @@ COLUMNS: Final = (
 )  # fmt: skip
 #: Metrics of which less is better, and of which more is.
 LESS_IS_BETTER: Final = (
-    "gpus.idle", "gpus.idle_total", "gpus.unhealthy", "gang.gpus_idle", "gangs.unguarded", "gang.requeues",
+    "gpus.idle", "gpus.idle_total", "gpus.idle_seconds", "gpus.burned_seconds", "gpus.unhealthy", "gang.gpus_idle",
+    "gangs.unguarded", "gang.requeues",
     "members.permit_wait_oldest_seconds", "source.age_seconds", "source.bad_*", "unobservable", "series.dropped",
+    "gangs.assembly_seconds.sum", "gangs.assembly_seconds.max", "gangs.rejected", "workloads.oldest_wait_seconds",
+    "workloads.stage_seconds.sum", "workloads.stage_seconds.max", "workloads.evicted", "workloads.without_pods",
     "run_seconds", "scheduler.unschedulable_pods", "kueue.*_wait_time_seconds.sum", "kueue.*evicted_workloads*",
     "kueue.preempted_workloads.count", "kueue.*pending_workloads", "kueue.*unadmitted_workloads",
 )  # fmt: skip
@@ -210,6 +213,7 @@ def _rounded(number: int) -> str:
 #: File -> its made parts by name.
 DOCUMENTS: Final[Mapping[str, Mapping[str, Callable[[], list[str]]]]] = {
     "README.md": {"demo": demo_screen, "metrics": own_brief, "cost": cost_brief},
+    "docs/events.md": {"history": events.markdown},
     "docs/blockers.md": {name: partial(blockers.example, name) for name in blockers.PARTS},
     "docs/metrics.md": {"own": own_full, "scraped": scraped_full, "tags": tag_values, "cost": cost_full},
 }

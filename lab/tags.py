@@ -14,15 +14,16 @@ from datadog_checks.kueue_gang.derive.blockers import NAMES as BLOCKERS
 from datadog_checks.kueue_gang.derive.domains import FREE, FULL, PARTIAL
 from datadog_checks.kueue_gang.derive.gangs import JOB, KUEUE
 from datadog_checks.kueue_gang.derive.gpus import BUSY, IDLE, OTHER
+from datadog_checks.kueue_gang.derive.history import REJECTIONS
 from datadog_checks.kueue_gang.derive.members import CLASSES
 from datadog_checks.kueue_gang.derive.picture import NONE
 from datadog_checks.kueue_gang.derive.placement import MATCH, UNOBSERVABLE, VIOLATION
+from datadog_checks.kueue_gang.derive.stages import CAUSES, REASONS, STAGES_SENT
 from datadog_checks.kueue_gang.derive.states import STATES_SENT
 from datadog_checks.kueue_gang.facts.health import OK
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES
 from datadog_checks.kueue_gang.sources.collector import SCHEDULER_METRICS
 from datadog_checks.kueue_gang.sources.errors import Reason
-from datadog_checks.kueue_gang.sources.kueue_metrics import EVICTION_REASONS, UNDERLYING_CAUSES
 from datadog_checks.kueue_gang.sources.resources import API_SOURCES
 
 
@@ -56,6 +57,10 @@ TAGS: Final = (
     Tag("kueue_workload_priority_class", (), "priority class of the Workload, `none` where it has none"),
     Tag("reason", ("scheduler_name", "min_member", "no_podgroup", "no_gang_scheduling"), "why nothing protects a gang",
         "gangs.unguarded"),
+    Tag("reason", REJECTIONS, "what the gang scheduler says of the rejection", "gangs.rejected"),
+    Tag("reason", ("evicted", "rejected", "deleted"), "how the attempt ended", "gpus.burned_seconds"),
+    Tag("workload_stage", STAGES_SENT, "how far the Workload is; with stage_seconds the stage that it reached"),
+    Tag("gang_partial", ("true", "false", "unknown"), "whether some members were placed and the gang never ran"),
     Tag("api_source", (*API_SOURCES, "kueue_metrics", SCHEDULER_METRICS), "what is read"),
     Tag("reason", (OK, *get_args(Reason), "stale"), "how reading it went", "source.up"),
     Tag("reason", ("nan", "inf"), "what the sample was instead of a number", "source.bad_samples"),
@@ -72,7 +77,7 @@ TAGS: Final = (
     Tag("queue", (), "queue of the scheduler: active, backoff, unschedulable, gated"),
     Tag("plugin", (), "plugin of the scheduler that turned the pod away"),
     Tag("result", (), "how it ended, in the words of the scheduler or of Kueue"),
-    Tag("kueue_eviction_reason", _words(*EVICTION_REASONS.values(), "other"), "why Kueue evicted the Workload"),
-    Tag("underlying_cause", _words(*UNDERLYING_CAUSES.values(), "other"), "what was behind the eviction"),
+    Tag("kueue_eviction_reason", REASONS, "why Kueue evicted the Workload"),
+    Tag("underlying_cause", CAUSES, "what was behind the eviction, `none` where Kueue says no more"),
     Tag("kueue_resource_flavor", (), "ResourceFlavor, `none` for the levels of `topology_levels`"),
 )  # fmt: skip

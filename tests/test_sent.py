@@ -9,6 +9,7 @@ and the shipped RBAC allows exactly what is read.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import orjson
@@ -18,7 +19,7 @@ from datadog_checks.base.stubs import aggregator as stub
 from datadog_checks.base.stubs.aggregator import AggregatorStub
 from datadog_checks.dev.utils import get_metadata_metrics
 
-from datadog_checks.kueue_gang import catalog
+from datadog_checks.kueue_gang import KueueGangCheck, catalog
 from lab.http_faults import Request
 from lab.replay import CAPTURES, Recording, ReplayServer, moments
 from tests.sent import PREFIX, run
@@ -81,6 +82,17 @@ def recordings() -> Iterator[Recording]:
     )
 
 
+def stories() -> Iterator[list[Recording]]:
+    """Yield recordings that one check sees one after the other: what happens is told of the time between two."""
+    for name in ("1-permit-wait", "9-preempt"):
+        archive = CAPTURES / f"{name}.tar.xz"
+        yield [Recording.open(archive, moment) for moment in moments(archive)]
+    # A Workload that is admitted for a minute, and the pods of which nobody makes.
+    admitted = Recording.open(CAPTURES / "4-kueue-partial.tar.xz", "t4")
+    nothing = orjson.dumps({**admitted.decoded["pods"], "items": []})
+    yield [replace(admitted, lists={**admitted.lists, "pods": nothing}, now=admitted.now + timedelta(seconds=60))]
+
+
 @pytest.fixture(scope="module")
 def everything() -> Iterator[tuple[AggregatorStub, list[Request]]]:
     """Run the check on every recording; return what was sent and what was asked for."""
@@ -98,6 +110,12 @@ def everything() -> Iterator[tuple[AggregatorStub, list[Request]]]:
             _, report = run(instance)
             assert report == ""
             requests += server.log
+    for story in stories():
+        with ReplayServer(story[0]) as server:
+            check = KueueGangCheck("kueue_gang", {}, [{"kube_api_url": server.url, "sync": "list"}])
+            for server.recording in story:
+                assert check.run() == ""
+            check.cancel()
     yield stub, requests
     stub.reset()
 

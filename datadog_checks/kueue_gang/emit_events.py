@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from datadog_checks.kueue_gang.derive.closeup import CloseUp, Member, Seen
-from datadog_checks.kueue_gang.derive.members import UP
+from datadog_checks.kueue_gang.derive.members import PLACED, UP
 from datadog_checks.kueue_gang.derive.picture import Note, Picture
 from datadog_checks.kueue_gang.sampling import queue_tags, tag
 
@@ -92,7 +92,7 @@ def _lines(note: Note, found: CloseUp | None, options: EventOptions, now: float)
     if note.kind == "assembled":
         yield f"All members that it needs are Ready, {_age(float(note.detail))} after it began."
     if note.kind == "evicted":
-        yield f"Reason: {note.detail}. What it held was of no use: it never ran in this attempt."
+        yield f"Reason: {note.detail}. Some of its members held GPUs, and it could not work with them."
     if note.kind == "unlabelled":
         yield f"It lacks {note.detail} now. Kueue places no pod of a topology on a node that lacks one of its labels."
     if note.kind == "source_down":
@@ -102,21 +102,24 @@ def _lines(note: Note, found: CloseUp | None, options: EventOptions, now: float)
     view = found.view
     up = sum(view.classes.get(name, 0) for name in UP)
     held = sum(view.allocated.values())
+    placed = sum(view.classes.get(name, 0) for name in PLACED)
     if note.kind != "assembled":
         since = "" if view.since is None else f" for {_age(now - view.since)}"
         yield f"It is {view.state}{since}: {up} of {view.required} required members are up, and it holds {held} GPUs."
     if found.laggard and note.kind not in {"assembled", "evicted"}:
-        yield _laggard(found.laggard, up, held, now)
+        yield _laggard(found.laggard, placed, held, now)
     if found.blocker:
         yield f"Blocked by: {found.blocker}."
     yield f"Look at `kueue-gang status {note.name}`, and at [its pods]({_link(view.queue.namespace, options)})."
 
 
-def _laggard(member: Member, up: int, held: int, now: float) -> str:
+def _laggard(member: Member, placed: int, held: int, now: float) -> str:
     where = f" on {member.node}" if member.node else ""
     since = f" for {_age(now - member.since)}" if member.since is not None else ""
     why = f" ({member.why})" if member.why else ""
-    waits = f"; {up} members hold {held} GPUs" if up and held else ""
+    others = placed - (member.state in PLACED)
+    held -= sum(amount for _, amount in member.gpus) if member.state in PLACED else 0
+    waits = f"; {others} other member{'s hold' if others > 1 else ' holds'} {held} GPUs" if others > 0 and held else ""
     return f"{member.name}{where} is {member.state}{since}{why}{waits}."
 
 

@@ -8,7 +8,7 @@ has placed before one that pulls its image. It is what a person looks at first.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -90,7 +90,7 @@ class Seen:
             queue = view.queue.cluster_queue
             plight = Plight(view.key, view.name, blocker, asks, gang.workload, queue, self._tenants())
             found = self._steps(plight, most)
-        members = members_of(zip(gang.members, classes, strict=True))
+        members = members_of(zip(gang.members, classes, strict=True), self._lost_since)
         said = _kueue_says(gang.workload) if blocker and gang.workload else ""
         needed = self.picture.needed(view.placement) if view.placement else {}
         return CloseUp(view, blocker, view.key in verdicts.deadlocked, members, laggard(members), found, needed, said)
@@ -118,6 +118,10 @@ class Seen:
         in_vain = gang.key in self.picture.verdicts.blockers
         return Tenant(gang.key, gang.name, held, in_vain, self._states().get(gang.key) or "")
 
+    def _lost_since(self, node: str) -> float | None:
+        known = self.fits.fleet.node(node)
+        return known[0].ready.since if known and known[0].ready else None
+
     def _states(self) -> dict[Key, str | None]:
         if not self._known_states:
             self._known_states = {view.key: view.state for view in self.picture.views}
@@ -134,10 +138,23 @@ def _kueue_says(workload: Workload) -> str:
     return reserved.message if reserved is not None and reserved.status is False else ""
 
 
-def members_of(pods: Iterable[tuple[Pod, str]]) -> tuple[Member, ...]:
-    """Return the members of a gang, those that have come least far first."""
+def members_of(
+    pods: Iterable[tuple[Pod, str]], lost_since: Callable[[str], float | None]
+) -> tuple[Member, ...]:  # fmt: skip
+    """Return the members of a gang, those that have come least far first.
+
+    `lost_since` gives the time since when a node is not Ready.
+    """
     found = [
-        Member(pod.name, podset_of(pod), state, pod.node, pod.spec.gpus, _since(pod, state), _why(pod, state))
+        Member(
+            name=pod.name,
+            podset=podset_of(pod),
+            state=state,
+            node=pod.node,
+            gpus=pod.spec.gpus,
+            since=lost_since(pod.node) if state == "lost" else _since(pod, state),
+            why=_why(pod, state),
+        )
         for pod, state in pods
     ]
     return tuple(sorted(found, key=lambda one: (_FAR.index(one.state), one.since or 0.0, one.name)))

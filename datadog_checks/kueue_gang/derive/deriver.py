@@ -366,7 +366,8 @@ class Deriver:
         self._judge.add(drawn.waits)
         self._history.draw(moments, now)
         self.teller.see(moments)
-        self._gone -= {moment.key for moment in moments}
+        # One whose state cannot be known is still there.
+        self._gone -= {view.key for view in drawn.views}
         self._quota.hold(drawn.without_pods)
         return self._told.add(component, drawn)
 

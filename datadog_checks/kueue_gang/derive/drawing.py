@@ -204,6 +204,9 @@ class _Drawing:
                 self._change_at(self.context.lost_from.get(pod.node))
         if state == FINISHED:
             # Left out; what its pods still hold is held by no gang.
+            if self.rules.reports(gang.namespace):
+                queue = self._queue(gang.namespace, gang.engine, gang.workload)
+                self.moments.append(self._moment(shape, state, None, queue))
             self.outsiders(Outsider(pod, gang.workload, names_gone=False) for pod in gang.members if pod.spec.gpus)
         else:
             self._remember(shape, state)

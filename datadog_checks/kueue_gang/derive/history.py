@@ -9,18 +9,19 @@ are those of the API, so that a check which was restarted tells of a transition 
 
 The first reading of a cluster tells nothing: what is there has happened before. From then on a transition counts when
 it is seen, and that of an object which was not seen before only when it is not older than the reading before. So a
-restart loses at most what happens while no check runs, and counts nothing twice.
+restart loses at most what happens while no check runs, and counts nothing twice. The same holds for a source that
+cannot be read for a while: a gang that is not seen any more because its pods or its Workload are not has not ended.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.members import families
 from datadog_checks.kueue_gang.derive.picture import NONE, Evicted, Happenings, Note, Queue
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.stages import Eviction, counts, evictions, reached
-from datadog_checks.kueue_gang.derive.states import UNPLACED
+from datadog_checks.kueue_gang.derive.states import FINISHED, UNPLACED
 from datadog_checks.kueue_gang.derive.transitions import Key
 from datadog_checks.kueue_gang.facts.cluster import Changes
 from datadog_checks.kueue_gang.facts.pods import Pod
@@ -101,27 +102,36 @@ class History:
         self._happened = Happenings()
         #: The times of the reading before, and of this one.
         self._before = self._at = 0.0
-        self._pods_known = self._workloads_known = False
-        self._counting_pods = self._counting_workloads = False
+        #: What could not be read, None before the first reading.
+        self._unread: Mapping[str, str] | None = None
+        self._pods_known = False
+        self._counting_gangs = self._counting_workloads = False
 
     def take(self, changes: Changes, queues: Mapping[tuple[str, str], str], now: float) -> None:
         """Take changes before the gangs are drawn; `queues` maps (namespace, LocalQueue) to its ClusterQueue."""
         self._happened, self._rejected = Happenings(), {}
         self._before, self._at = self._at, now
-        self._counting_pods, self._pods_known = self._pods_known, "pods" not in changes.unread
-        self._counting_workloads = self._workloads_known
-        self._workloads_known = WORKLOADS not in changes.unread
+        before, self._unread = self._unread, dict(changes.unread)
+        self._pods_known = "pods" not in changes.unread
+        # Where a source went down or came back, what seems to have happened is that.
+        self._counting_gangs = self._pods_known and before == self._unread
+        self._counting_workloads = before is not None and not {WORKLOADS} & (before.keys() | self._unread.keys())
         if self._counting_workloads:
             self._take_workloads(changes.workloads, queues)
-        if self._counting_pods:
+        self._take_ended(changes.workloads)
+        if self._counting_gangs:
             for old, new in changes.pods:
                 self._take_pod(old, new)
 
     def draw(self, moments: Iterable[Moment], now: float) -> None:
         """Take gangs as they are drawn."""
         for moment in moments:
-            self._draw(moment, now)
-            self._count_rejection(moment)
+            if moment.state == FINISHED:
+                # It may have run and ended between two pictures: nobody can say that its GPUs were held in vain.
+                self._attempts.pop(moment.key, None)
+            elif self._pods_known:
+                self._draw(moment, now)
+                self._count_rejection(moment)
 
     def gone(self, keys: Iterable[Key], now: float) -> None:
         """Take gangs that are no more."""
@@ -147,9 +157,20 @@ class History:
             for stage, at, seconds in reached(old, new):
                 if self._is_news(old, at):
                     self._happened.stages[*place, stage].append(seconds)
-            for eviction in evictions(old, new):
+            # Of one that was here before and was not seen, only the present eviction can be news.
+            past = old is None and new.created < self._before - _WHOLE
+            for eviction in evictions(old, replace(new, evictions=()) if past else new):
                 if self._is_news(old, eviction.at):
                     self._evict(new, place, eviction, told)
+
+    def _take_ended(self, changes: Iterable[tuple[Workload | None, Workload | None]]) -> None:
+        """Forget the attempt of a Workload that has finished, and what is known of one that is gone."""
+        for old, new in changes:
+            workload = new or old
+            if workload is not None and (new is None or new.finished):
+                key = self._of_workload.pop((workload.namespace, workload.name), None)
+                if new is not None and key is not None:
+                    self._attempts.pop(key, None)
 
     def _place(
         self, old: Workload | None, new: Workload, queues: Mapping[tuple[str, str], str]
@@ -181,12 +202,16 @@ class History:
         known = self._attempts.get(moment.key)
         attempt = known
         if known and self._is_over(known, moment):
-            self._burn(known, "evicted" if moment.workload else "rejected", now)
+            if not moment.workload:
+                self._burn(known, "rejected", now)
+            elif known.admitted is not None:
+                # Admitted again already: it had let go by then.
+                self._burn(known, "evicted", min(now, moment.admitted or now))
             attempt = None
         if attempt is None:
             began = moment.admitted if moment.workload else moment.began
             recent = began is not None and began >= self._before - _WHOLE
-            watched = self._counting_pods and (known is not None or recent)
+            watched = self._counting_gangs and (known is not None or recent)
             attempt = self._attempts[moment.key] = _Attempt(_called(moment), moment.queue, moment.admitted, watched)
         if moment.workload:
             self._of_workload[moment.key[1], moment.workload] = moment.key
@@ -197,7 +222,9 @@ class History:
             self._assemble(attempt, moment)
         # A gang that is degraded ran before, whether this check saw it or not.
         attempt.ran |= moment.state in _RUNS or attempt.degraded
-        attempt.held = () if attempt.ran else moment.held
+        # What pods hold after an eviction, until they are gone, is of no attempt.
+        over = bool(moment.workload) and moment.admitted is None
+        attempt.held = () if attempt.ran or over else moment.held
 
     def _is_over(self, attempt: _Attempt, moment: Moment) -> bool:
         if moment.workload:
@@ -206,7 +233,7 @@ class History:
 
     def _assemble(self, attempt: _Attempt, moment: Moment) -> None:
         """Count a gang that runs for the first time in its attempt, unless that was before this check looked."""
-        if not self._counting_pods or moment.complete is None or moment.began is None:
+        if not self._counting_gangs or moment.complete is None or moment.began is None:
             return
         if attempt.watched or attempt.partly or moment.complete >= self._before - _WHOLE:
             seconds = max(0.0, moment.complete - moment.began)
@@ -216,7 +243,7 @@ class History:
             )
 
     def _burn(self, attempt: _Attempt, reason: str, now: float) -> None:
-        if attempt.ran or not self._counting_pods:
+        if attempt.ran or not self._counting_gangs:
             return
         for bound_at, units in attempt.held:
             for resource, amount in units:

@@ -63,6 +63,7 @@ CAUSES = (*_CAUSES.values(), "other")
 _DEACTIVATED_DUE_TO = "DeactivatedDueTo"
 #: A recovery is no first readiness.
 _RECOVERED = "Recovered"
+_RECOVERING = "WaitForRecovery"
 
 
 class Reached(NamedTuple):
@@ -97,7 +98,12 @@ def stage_since(workload: Workload, stage: str) -> float | None:
         return _queued_since(workload)
     if stage == DEACTIVATED:
         return None
-    return workload.conditions[_CONDITION[stage]].since
+    since = workload.conditions[_CONDITION[stage]].since
+    ready = workload.conditions.get("PodsReady")
+    if stage == ADMITTED and since is not None and ready is not None and ready.reason == _RECOVERING:
+        # It was ready, and waits since it has lost a pod.
+        return max(since, ready.since or since)
+    return since
 
 
 def _queued_since(workload: Workload) -> float:
@@ -110,7 +116,8 @@ def reached(old: Workload | None, new: Workload) -> Iterator[Reached]:
     """Yield the stages that a Workload has reached between two versions of it; `old` is None for one that is new."""
     if new.finished or (old is not None and old.finished):
         return
-    basis = _queued_since(old) if old is not None and not old.is_true("QuotaReserved") else _queued_since(new)
+    # Whether or not the versions in between were seen: an eviction is told by the old one, a requeue by the new one.
+    basis = max(_queued_since(one) for one in (old, new) if one is not None)
     for stage, before in ((QUOTA_RESERVED, None), (ADMITTED, QUOTA_RESERVED), (READY, ADMITTED)):
         now = _turned(old, new, _CONDITION[stage])
         since = now.since if now else None
@@ -140,8 +147,10 @@ def evictions(old: Workload | None, new: Workload) -> Iterator[Eviction]:
     """Yield the evictions between two versions of a Workload."""
     condition = new.conditions.get("Evicted")
     turned = _turned(old, new, "Evicted")
-    if new.evictions or (old is not None and old.evictions):
-        more = _counted(new) - (_counted(old) if old is not None else Counter())
+    before, now = _counted(old) if old is not None else Counter[tuple[str, str]](), _counted(new)
+    # A count that went back tells nothing: it began anew.
+    if (before or now) and before <= now:
+        more = now - before
         for (reason, cause), number in more.items():
             for _ in range(number):
                 yield Eviction(*_words(reason, cause), condition.since if condition else None)

@@ -3,7 +3,7 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """What is worth an event, and when.
 
-A gang that is not complete is told of once its clock is beyond the grace, and once only until it runs: gangs flap
+A gang that is not complete is told of once its clock is beyond the grace, of each kind once until it runs: gangs flap
 between states every few seconds, and each flap is no news. What was beyond the grace at the first picture of a check
 has been told by the one before it. What happened (a gang assembled, was evicted while half of it was placed) comes from
 `history`, which tells nothing twice either.
@@ -39,7 +39,7 @@ class Teller:
 
     grace: float
     _due: dict[Key, tuple[float, str, str, float]] = field(default_factory=dict)
-    _told: dict[Key, str] = field(default_factory=dict)
+    _told: dict[Key, set[str]] = field(default_factory=dict)
     _deadlocked: frozenset[Key] = frozenset()
     _down: dict[str, str] = field(default_factory=dict)
     _first: bool = True
@@ -57,16 +57,11 @@ class Teller:
             # What stops or is an orphan may come back to what it was.
             if moment.state in _RUNS or waits_for_admission:
                 self._told.pop(key, None)
-        elif moment.since is not None and not self._is_told(key, kind):
+        elif moment.since is not None and kind not in self._told.get(key, ()):
             name = f"{moment.queue.namespace}/{moment.name}"
             self._due[key] = moment.since + self.grace, kind, name, moment.since
         else:
             self._due.pop(key, None)
-
-    def _is_told(self, key: Key, kind: str) -> bool:
-        """Tell whether this, or what is nearly the same, was told: that a gang is not complete is one piece of news."""
-        told = self._told.get(key)
-        return told == kind or (told is not None and DEGRADED not in {told, kind})
 
     def gone(self, keys: Iterable[Key]) -> None:
         """Forget gangs that are no more."""
@@ -80,7 +75,7 @@ class Teller:
         for key, (time, kind, name, since) in list(self._due.items()):
             if now > time:
                 del self._due[key]
-                self._told[key] = kind
+                self._told.setdefault(key, set()).add(kind)
                 found.append(Note(kind, name, since, key))
         first, self._first = self._first, False
         return [] if first else found

@@ -57,10 +57,7 @@ class Table:
         """Set the fact of an object; None for one that is gone or not wanted."""
         namespace, own = name
         facts = self._facts.setdefault(namespace, {})
-        if name not in self._before:
-            self._before[name] = facts.get(own)
-        elif self._between is not None:
-            self._between[name].append(facts.get(own))
+        self._keep(name, facts.get(own))
         if fact is not None:
             facts[own] = fact
         else:
@@ -74,7 +71,7 @@ class Table:
             after = facts.get(namespace, {})
             for own, fact in before.items():
                 if own not in after:
-                    self._before.setdefault((namespace, own), fact)
+                    self._keep((namespace, own), fact)
         for namespace, after in facts.items():
             before = self._facts.get(namespace, {})
             for own, fact in after.items():
@@ -83,8 +80,15 @@ class Table:
                     # The record that is known goes on, and with it all that refers to it.
                     after[own] = old
                 else:
-                    self._before.setdefault((namespace, own), old)
+                    self._keep((namespace, own), old)
         self._facts = facts
+
+    def _keep(self, name: Name, fact: Any) -> None:  # noqa: ANN401
+        """Keep what an object was before it changes."""
+        if name not in self._before:
+            self._before[name] = fact
+        elif self._between is not None:
+            self._between[name].append(fact)
 
     def take_changes(self) -> list[tuple[Any, Any]]:
         """Return what changed since the last call: (fact before, fact now)."""
