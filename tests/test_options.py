@@ -34,6 +34,7 @@ AUTH_TOKEN = {
 #: The options of this check and what each is where it is not set, as the documentation says.
 DEFAULTS = {
     "collect_kubernetes": True,
+    "collect_events": True,
     "elastic_flavors": None,
     "exclude_namespaces": None,
     "gang_engines": None,
