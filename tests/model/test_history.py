@@ -184,13 +184,13 @@ def test_an_eviction_of_a_gang_that_ran() -> None:
 
 
 def test_what_an_attempt_burned() -> None:
-    """One GPU pod of 8 held for 45 s by a gang that never ran: 360 GPU-seconds, told when its Workload is evicted."""
+    """A pod of 8 GPUs is bound for 40 s when its Workload is evicted, and its gang never ran: 320 GPU-seconds."""
     life = Life()
     life.look(200, kueue(admitted=None))
     half = (bound("a", of_workload("wl"), "n0", since=150, created=190, gpus=8),)
     life.look(120, kueue(admitted=180), *half)
     found = told(life.look(105, kueue(1, admitted=180, evicted=("True", 110, "PodsReadyTimeout")), *half))
-    assert found["burned"] == {"evicted": 8 * 45}
+    assert found["burned"] == {"evicted": 8 * 40}
 
 
 def test_stages_take_their_time() -> None:

@@ -288,6 +288,7 @@ class _Drawing:
     def _moment(self, shape: Shape, state: str, queue: Queue) -> Moment:
         gang, workload = shape.gang, shape.gang.workload
         admitted = workload.conditions["Admitted"].since if workload and workload.admitted else None
+        evicted = workload.conditions["Evicted"].since if workload and workload.is_true("Evicted") else None
         created = min((pod.created for pod in shape.live), default=None)
         runs = state in {"running", "finishing"}
         return Moment(
@@ -296,6 +297,7 @@ class _Drawing:
             state=state,
             workload=workload.name if workload else "",
             admitted=admitted,
+            ended=admitted if evicted is None else evicted,
             began=admitted if workload else created,
             complete=since(state, shape, self.context.nodes or {}) if runs else None,
             held=()

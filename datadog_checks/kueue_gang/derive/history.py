@@ -50,8 +50,9 @@ _WHOLE = 1.0
 class Moment(NamedTuple):
     """A gang at the time of a picture.
 
-    `admitted` is when its Workload was admitted, None where it is not now; `workload` its name, '' for none. `began` is
-    when its attempt began, `complete` since when it runs. `held` are (bound at, units) of its placed members.
+    `admitted` is when its Workload was admitted, None where it is not now; `workload` its name, '' for none. `ended` is
+    when the admission before ended: by the present eviction, or with the next admission. `began` is when its attempt
+    began, `complete` since when it runs. `held` are (bound at, units) of its placed members.
     """
 
     key: Key
@@ -59,6 +60,7 @@ class Moment(NamedTuple):
     state: str
     workload: str
     admitted: float | None
+    ended: float | None
     began: float | None
     complete: float | None
     held: tuple[tuple[float, Units], ...]
@@ -198,8 +200,7 @@ class History:
             if not moment.workload:
                 self._burn(known, "rejected", now)
             elif known.admitted is not None:
-                # Admitted again already: it had let go by then.
-                self._burn(known, "evicted", min(now, moment.admitted or now))
+                self._burn(known, "evicted", min(now, moment.ended or now))
             attempt = None
         if attempt is None:
             began = moment.admitted if moment.workload else moment.began
