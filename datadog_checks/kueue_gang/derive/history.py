@@ -200,7 +200,7 @@ class History:
             if not moment.workload:
                 self._burn(known, "rejected", now)
             elif known.admitted is not None:
-                self._burn(known, "evicted", min(now, moment.ended or now))
+                self._burn(known, "evicted", now if moment.ended is None else moment.ended)
             attempt = None
         if attempt is None:
             began = moment.admitted if moment.workload else moment.began
