@@ -12,91 +12,23 @@ from typing import Any
 
 import pytest
 
-from datadog_checks.kueue_gang.derive.deriver import Deriver
-from datadog_checks.kueue_gang.derive.picture import Evicted, Happenings, Picture
-from datadog_checks.kueue_gang.derive.rules import Rules
-from datadog_checks.kueue_gang.facts.cluster import Changes
+from datadog_checks.kueue_gang.derive.picture import Evicted
 from tests.model.build import (
     NO_GPU,
-    NOW,
-    SOURCES,
     TEAM,
     TIMEOUT,
     Json,
     bound,
-    local_queue,
-    node,
     of_group,
     of_workload,
     pod_group,
     podset,
     ready,
-    reducers,
+    succeeded,
     unscheduled,
     workload,
 )
-
-NODES = tuple(node(name) for name in ("n0", "n1"))
-QUEUE = local_queue("lq", "cq")
-
-
-class Life:
-    """A cluster that is looked at now and then; times of objects are seconds before `NOW`, as in `build`."""
-
-    def __init__(self) -> None:
-        """Begin with a check that has seen nothing."""
-        self._reduce = reducers(Rules())
-        self._facts: dict[tuple[str, str, str], Any] = {}
-        self._deriver = Deriver(Rules())
-
-    def restart(self) -> None:
-        """Let another check go on."""
-        self._deriver = Deriver(Rules())
-        self._facts = {}
-
-    def look(self, seconds: float, *objects: Json, between: tuple[Json, ...] = ()) -> Picture:
-        """Return the picture of a cluster with these objects and no others, so many seconds before `NOW`.
-
-        `between` are versions of objects that came and went since the look before.
-        """
-        found: dict[tuple[str, str, str], Any] = {}
-        steps: list[tuple[str, Any, Any]] = []
-        for obj in (*between, *NODES, QUEUE, *objects):
-            source, field = SOURCES[obj["apiVersion"].split("/")[0], obj["kind"]]
-            key = source, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
-            fact = self._reduce[source](obj)
-            old = self._facts.get(key)
-            if old != fact:
-                steps.append((field, old, fact))
-            self._facts[key] = fact
-            if obj not in between:
-                found[key] = fact
-        for key in self._facts.keys() - found.keys():
-            field = dict(SOURCES.values())[key[0]]
-            steps.append((field, self._facts.pop(key), None))
-        changes: dict[str, Any] = {}
-        for field, old, new in steps:
-            changes.setdefault(field, []).append((old, new))
-        return self._deriver.apply(Changes(**changes), NOW - seconds)
-
-
-def happened(picture: Picture) -> Happenings:
-    """Return what happened."""
-    return picture.happened
-
-
-def told(picture: Picture) -> dict[str, Any]:
-    """Return everything that happened, without what did not."""
-    found = picture.happened
-    named = {
-        "assembled": {tuple(queue): seconds for queue, seconds in found.assembled.items()},
-        "rejected": {reason: number for (_, reason), number in found.rejected.items()},
-        "stages": {stage: seconds for (*_, stage), seconds in found.stages.items()},
-        "evicted": dict(found.evicted),
-        "burned": {reason: amount for (_, _, reason), amount in found.burned.items()},
-    }
-    return {name: value for name, value in named.items() if value}
-
+from tests.model.life import Life, gang, happened, told
 
 GROUP = pod_group("train", 2, created=300)
 
@@ -184,13 +116,13 @@ def test_an_eviction_of_a_gang_that_ran() -> None:
 
 
 def test_what_an_attempt_burned() -> None:
-    """One GPU pod of 8 held for 45 s by a gang that never ran: 360 GPU-seconds, told when its Workload is evicted."""
+    """A pod of 8 GPUs is bound for 40 s when its Workload is evicted, and its gang never ran: 320 GPU-seconds."""
     life = Life()
     life.look(200, kueue(admitted=None))
     half = (bound("a", of_workload("wl"), "n0", since=150, created=190, gpus=8),)
     life.look(120, kueue(admitted=180), *half)
     found = told(life.look(105, kueue(1, admitted=180, evicted=("True", 110, "PodsReadyTimeout")), *half))
-    assert found["burned"] == {"evicted": 8 * 45}
+    assert found["burned"] == {"evicted": 8 * 40}
 
 
 def test_stages_take_their_time() -> None:
@@ -203,3 +135,125 @@ def test_stages_take_their_time() -> None:
     assert told(last) == {"stages": {"ready": [40.0]}}
     recovered = kueue(created=190, reserved=150, admitted=140, pods_ready=("True", 80, "Recovered"))
     assert told(life.look(75, recovered)) == {}
+
+
+# --- what only seems to happen ---------------------------------------------------------------------------------------
+
+
+HALF = (
+    bound("a", of_group("train"), "n0", since=150, created=190),
+    unscheduled("b", of_group("train"), NO_GPU, created=190),
+)
+DOWN = {"podgroups.scheduling.x-k8s.io": "unreachable"}
+
+
+def test_what_holds_on_after_an_eviction_burns_nothing_more() -> None:
+    """The pods of an evicted attempt may outlive its last picture: the next admission does not count them again.
+
+    8 GPUs from 150 to 110 s ago; the second attempt is that of other pods.
+    """
+    life = Life()
+    life.look(200, kueue(admitted=None))
+    half = (bound("a", of_workload("wl"), "n0", since=150, created=190),)
+    life.look(120, kueue(admitted=180), *half)
+    evicted = life.look(105, kueue(1, admitted=180, evicted=("True", 110, "PodsReadyTimeout")), *half)
+    assert told(evicted)["burned"] == {"evicted": 8 * 40}
+    again = (bound("c", of_workload("wl"), "n0", since=92, created=95),)
+    assert "burned" not in told(life.look(90, kueue(1, admitted=95, evicted=("False", 95, "QuotaReserved")), *again))
+
+
+def test_what_is_burned_ends_with_the_eviction() -> None:
+    """Whenever it is seen: bound 150 s ago, evicted 110 s ago and admitted again 100 s ago, seen 60 s ago.
+
+    The eviction itself is over, so the next admission is when the attempt was over for certain: 50 s.
+    """
+    life = Life()
+    life.look(200, kueue(admitted=None))
+    life.look(120, kueue(admitted=180), bound("a", of_workload("wl"), "n0", since=150, created=190))
+    again = kueue(1, admitted=100, evicted=("False", 100, "QuotaReserved"))
+    assert told(life.look(60, again))["burned"] == {"evicted": 8 * 50}
+
+
+def test_a_partial_gang_that_gives_up() -> None:
+    """A Coscheduling gang whose bound member goes, with a part left that waits: rejected, 8 GPUs for 70 s."""
+    life = Life()
+    life.look(200, GROUP)
+    life.look(120, GROUP, *HALF)
+    assert told(life.look(80, GROUP, HALF[1])) == {"burned": {"rejected": 8 * 70}}
+    assert told(life.look(65, GROUP, HALF[1])) == {}
+
+
+def test_a_partial_gang_that_is_deleted() -> None:
+    """PodGroup and pods are gone: its attempt ends with the run that sees it."""
+    life = Life()
+    life.look(200, GROUP)
+    life.look(120, GROUP, *HALF)
+    assert told(life.look(80)) == {"burned": {"deleted": 8 * 70}}
+
+
+def test_a_gang_that_ran_and_ended_between_two_pictures_burned_nothing() -> None:
+    """It was starting, and all members have succeeded since: its GPUs were not held in vain."""
+    life = Life()
+    life.look(200, GROUP)
+    starting = [bound(name, of_group("train"), "n0", since=150, created=190) for name in "ab"]
+    assert told(life.look(145, GROUP, *starting)) == {}
+    done = [succeeded(name, of_group("train"), "n0", since=150, created=190) for name in "ab"]
+    assert told(life.look(130, GROUP, *done)) == {}
+    assert told(life.look(115)) == {}
+
+
+def test_a_workload_that_finished_between_two_pictures_burned_nothing() -> None:
+    """The same of a gang of Kueue, whether its pods are still there or not."""
+    life = Life()
+    life.look(200, kueue(admitted=None))
+    life.look(120, kueue(admitted=180), bound("a", of_workload("wl"), "n0", since=150, created=190))
+    assert told(life.look(105, kueue(admitted=180, finished=110))) == {}
+    assert told(life.look(90)) == {}
+
+
+@pytest.mark.parametrize("down", [DOWN, {"pods": "unreachable"}, {**DOWN, "pods": "stale"}])
+@pytest.mark.parametrize("members", [HALF, ()])
+def test_a_source_that_is_down_is_no_transition(down: dict[str, str], members: tuple[Json, ...]) -> None:
+    """Where PodGroups or pods cannot be read for a while, no gang is rejected, deleted, or assembled anew."""
+    life = Life()
+    life.look(200, GROUP)
+    life.look(120, GROUP, *HALF)
+    assert told(life.look(105, GROUP, *members, unread=down)) == {}
+    assert told(life.look(90, GROUP, *HALF)) == {}
+    assert gang(life.look(75, GROUP, *HALF)).state == "partial"
+
+
+def test_workloads_that_are_down_are_no_transition() -> None:
+    """Workloads that come back with an eviction which fell into the gap: it is lost, and nothing is burned."""
+    life = Life()
+    life.look(200, kueue(admitted=None))
+    half = (bound("a", of_workload("wl"), "n0", since=150, created=190), unscheduled("b", of_workload("wl"), NO_GPU))
+    life.look(120, kueue(admitted=180), *half)
+    assert told(life.look(105, *half, unread={"workloads.kueue.x-k8s.io": "unreachable"})) == {}
+    assert told(life.look(90, kueue(3, admitted=180, evicted=("True", 92, "Preempted")), *half)) == {}
+    assert told(life.look(75, kueue(3, admitted=180, evicted=("True", 92, "Preempted")), *half)) == {}
+
+
+def test_a_source_that_is_always_forbidden_costs_only_itself() -> None:
+    """Without the right to read native PodGroups, gangs of Coscheduling assemble all the same."""
+    life, unread = Life(), {"podgroups.scheduling.k8s.io": "forbidden"}
+    life.look(200, GROUP, unread=unread)
+    members = [ready(name, of_group("train"), "n0", since=100, created=190) for name in "ab"]
+    assert "assembled" in told(life.look(90, GROUP, *members, unread=unread))
+
+
+def test_old_evictions_of_a_workload_first_seen_are_no_news() -> None:
+    """Seven evictions of before and the one of now: of a Workload that could not be read until now, one counts."""
+    life = Life()
+    life.look(200)
+    counted = kueue(8, created=5000, admitted=400, evicted=("True", 190, "PodsReadyTimeout"))
+    assert sum(happened(life.look(185, counted)).evicted.values()) == 1
+    assert told(life.look(170, counted)) == {}
+
+
+def test_evictions_of_a_workload_that_is_new_are_news() -> None:
+    """Created, admitted and evicted twice since the last run: both count."""
+    life = Life()
+    life.look(200)
+    counted = kueue(2, created=190, admitted=183, evicted=("True", 181, "PodsReadyTimeout"))
+    assert sum(happened(life.look(180, counted)).evicted.values()) == 2

@@ -296,6 +296,7 @@ class _Drawing:
     def _moment(self, shape: Shape, state: str, began: float | None, queue: Queue) -> Moment:
         gang, workload = shape.gang, shape.gang.workload
         admitted = workload.conditions["Admitted"].since if workload and workload.admitted else None
+        evicted = workload.conditions["Evicted"].since if workload and workload.is_true("Evicted") else None
         created = min((pod.created for pod in shape.live), default=None)
         runs = state in {"running", "finishing"}
         return Moment(
@@ -306,6 +307,7 @@ class _Drawing:
             since=began,
             workload=workload.name if workload else "",
             admitted=admitted,
+            ended=admitted if evicted is None else evicted,
             began=admitted if workload else created,
             complete=began if runs else None,
             held=()

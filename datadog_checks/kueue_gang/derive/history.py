@@ -51,8 +51,9 @@ class Moment(NamedTuple):
     """A gang at the time of a picture.
 
     `since` is when the clock of its state began. `admitted` is when its Workload was admitted, None where it is not
-    now; `workload` its name, '' for none. `began` is when its attempt began, `complete` since when it runs. `held` are
-    (bound at, units) of its placed members.
+    now; `workload` its name, '' for none. `ended` is when the admission before ended: by the present eviction, or with
+    the next admission. `began` is when its attempt began, `complete` since when it runs. `held` are (bound at, units)
+    of its placed members.
     """
 
     key: Key
@@ -62,6 +63,7 @@ class Moment(NamedTuple):
     since: float | None
     workload: str
     admitted: float | None
+    ended: float | None
     began: float | None
     complete: float | None
     held: tuple[tuple[float, Units], ...]
@@ -205,8 +207,7 @@ class History:
             if not moment.workload:
                 self._burn(known, "rejected", now)
             elif known.admitted is not None:
-                # Admitted again already: it had let go by then.
-                self._burn(known, "evicted", min(now, moment.admitted or now))
+                self._burn(known, "evicted", now if moment.ended is None else moment.ended)
             attempt = None
         if attempt is None:
             began = moment.admitted if moment.workload else moment.began
