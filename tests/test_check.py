@@ -419,3 +419,22 @@ def test_token_never_shows(aggregator: AggregatorStub, caplog: pytest.LogCapture
     shown += [str(one) for checks in aggregator._service_checks.values() for one in checks]
     assert "unauthorized" in report or "401" in report
     assert not any(secret in text for text in shown)
+
+
+def test_events_of_sources(aggregator: AggregatorStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that goes down is an event, and one that comes back; with collect_events false there is none."""
+    monkeypatch.setattr(KueueGangCheck, "TIMING", QUICK)
+    with ReplayServer(MIXED) as server:
+        checks = [KueueGangCheck("kueue_gang", {}, [instance(server, collect_events=told)]) for told in (True, False)]
+        for faults in ([], [("/api/v1/nodes", 403)], []):
+            server.faults = list(faults)
+            time.sleep(0.5)
+            for check in checks:
+                check.run()
+        for check in checks:
+            check.cancel()
+    kinds = [(event["event_type"], event["msg_title"]) for event in aggregator.events]
+    assert kinds == [
+        ("kueue_gang.source_down", "Source nodes cannot be read"),
+        ("kueue_gang.source_back", "Source nodes is read again"),
+    ]

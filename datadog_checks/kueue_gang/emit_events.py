@@ -31,8 +31,8 @@ _TITLES: Mapping[str, tuple[str, str]] = {
     "evicted": ("Gang {name} was evicted while half of it was placed", "warning"),
     "deadlocked": ("Gang {name} is deadlocked with another gang", "error"),
     "unlabelled": ("Node {name} lost a topology label", "warning"),
-    "source_down": ("{name} cannot be read", "warning"),
-    "source_back": ("{name} is read again", "success"),
+    "source_down": ("Source {name} cannot be read", "warning"),
+    "source_back": ("Source {name} is read again", "success"),
 }
 
 
