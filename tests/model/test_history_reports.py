@@ -8,7 +8,6 @@
 
 from collections.abc import Callable
 from itertools import cycle, islice
-from typing import Any
 
 import pytest
 
