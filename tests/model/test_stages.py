@@ -236,7 +236,9 @@ def test_the_grace_ends_by_time_alone() -> None:
 def test_workloads_that_are_not_read_are_not_told() -> None:
     """Unknown is not zero: without Workloads nothing is told, and without pods not how many lack pods."""
     assert look(node("n0"), unread={WORKLOADS: "forbidden"}).picture.workloads is None
-    assert look(node("n0"), wl(), unread={"pods": "unreachable"}).picture.workloads is None
+    found = workloads(wl(admitted=300), unread={"pods": "unreachable"})
+    assert found.stages == {(TEAM, "lq", "cq", "admitted"): 1}
+    assert found.without_pods == {}
 
 
 # --- stages that are reached -----------------------------------------------------------------------------------------
