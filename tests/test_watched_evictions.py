@@ -119,7 +119,7 @@ def test_one_is_evicted_twice_within_one_interval(cluster: Cluster) -> None:
 def test_a_watch_that_breaks_repeats_nothing(cluster: Cluster) -> None:
     """A new list of Workloads that were evicted and requeued before it tells of these evictions once."""
     cluster.server.apply_all([one("half", 1, admitted=400, evicted=("True", 10, "Preempted"))])
-    until(lambda: cluster.run() is not None and bool(cluster.evicted))
+    until(lambda: bool(cluster.run().series) and bool(cluster.evicted))
     cluster.server.compact()
     cluster.server.cut()
     cluster.server.apply_all([one("half", 1, evicted=("True", 10, "Preempted"), requeued=("True", 9, "Preempted"))])

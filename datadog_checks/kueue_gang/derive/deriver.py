@@ -32,7 +32,7 @@ from datadog_checks.kueue_gang.derive.permit import (
     settle_by_count,
     settle_by_room,
 )
-from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Note, Picture, Summary, Verdicts
+from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Note, Picture, Summary, Verdicts, Workloads
 from datadog_checks.kueue_gang.derive.quota import QuotaBook
 from datadog_checks.kueue_gang.derive.rooms import Rooms
 from datadog_checks.kueue_gang.derive.rules import Rules
@@ -398,12 +398,19 @@ class Deriver:
             free_known=nodes_read and pods_read,
             pods_known=pods_read,
             unobservable={**(unobservable if pods_read else {}), **self._topology.unobservable(nodes_read=nodes_read)},
-            workloads=self._told.workloads if WORKLOADS not in unread and pods_read else None,
+            workloads=self._told_workloads(unread),
             layouts=self._topology.figures() if nodes_read else None,
             quotas=self._quota.quotas(self._changes, self._topology),
             needed=self._topology.needed,
             verdicts=self._judge.verdicts(now, nodes_known=nodes_read) if pods_read else Verdicts(),
         )
+
+    def _told_workloads(self, unread: Mapping[str, str]) -> Workloads | None:
+        if WORKLOADS in unread:
+            return None
+        known = self._told.workloads
+        # How far they are is written on them; that one has no pods takes the pods to say.
+        return known if "pods" not in unread else Workloads(known.stages, known.clocks)
 
 
 def _but_pods(unreadable: Mapping[str, frozenset[tuple[str, str]]]) -> dict[str, frozenset[tuple[str, str]]]:

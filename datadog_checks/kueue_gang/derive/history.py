@@ -72,12 +72,13 @@ class Moment(NamedTuple):
 
 @dataclass(slots=True)
 class _Attempt:
-    """What is remembered of an attempt; `watched` from its beginning on."""
+    """What is remembered of an attempt; `watched` from its beginning on, `before` it was complete at least."""
 
     name: str
     queue: Queue
     admitted: float | None
     watched: bool
+    before: bool = False
     partly: bool = False
     ran: bool = False
     degraded: bool = False
@@ -218,6 +219,7 @@ class History:
             self._of_workload[moment.key[1], moment.workload] = moment.key
         attempt.queue = moment.queue
         attempt.partly |= moment.state in _PARTLY
+        attempt.before |= attempt.partly or moment.state in UNPLACED
         attempt.degraded = moment.state == "degraded"
         if moment.state in _RUNS and not attempt.ran:
             self._assemble(attempt, moment)
@@ -236,12 +238,12 @@ class History:
         """Count a gang that runs for the first time in its attempt, unless that was before this check looked."""
         if not self._counting_gangs or moment.complete is None or moment.began is None:
             return
-        if attempt.watched or attempt.partly or moment.complete >= self._before - _WHOLE:
+        # Times of nodes are asked only where nobody saw it incomplete: their clocks are not the API server's.
+        if attempt.watched or attempt.before or moment.complete >= self._before - _WHOLE:
             seconds = max(0.0, moment.complete - moment.began)
             self._happened.assembled[moment.queue].append(seconds)
-            self._happened.gangs.append(
-                Note("assembled", _called(moment), moment.complete, moment.key, f"{seconds:.0f}")
-            )
+            news = Note("assembled", _called(moment), moment.complete, moment.key, f"{seconds:.0f}")
+            self._happened.gangs.append(news)
 
     def _burn(self, attempt: _Attempt, reason: str, now: float) -> None:
         if attempt.ran or not self._counting_gangs:
