@@ -97,6 +97,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "resourceflavors": Kind(*_KUEUE, "resourceflavors", "ResourceFlavor", namespaced=False),
     "admissionchecks": Kind(*_KUEUE, "admissionchecks", "AdmissionCheck", namespaced=False),
     "topologies": Kind(*_KUEUE, "topologies", "Topology", namespaced=False),
+    "events": Kind("events.k8s.io", _V1, "events", "Event"),
 }
 _NAMES: Final = {(kind.group, kind.kind): name for name, kind in KINDS.items()}
 

@@ -14,7 +14,6 @@ from datadog_checks.kueue_gang.derive.blockers import NAMES as BLOCKERS
 from datadog_checks.kueue_gang.derive.domains import FREE, FULL, PARTIAL
 from datadog_checks.kueue_gang.derive.gangs import JOB, KUEUE
 from datadog_checks.kueue_gang.derive.gpus import BUSY, IDLE, OTHER
-from datadog_checks.kueue_gang.derive.history import REJECTIONS
 from datadog_checks.kueue_gang.derive.members import CLASSES
 from datadog_checks.kueue_gang.derive.picture import NONE
 from datadog_checks.kueue_gang.derive.placement import MATCH, UNOBSERVABLE, VIOLATION
@@ -22,6 +21,7 @@ from datadog_checks.kueue_gang.derive.stages import CAUSES, REASONS, STAGES_SENT
 from datadog_checks.kueue_gang.derive.states import STATES_SENT
 from datadog_checks.kueue_gang.facts.health import OK
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES
+from datadog_checks.kueue_gang.facts.texts import REJECTIONS
 from datadog_checks.kueue_gang.sources.collector import SCHEDULER_METRICS
 from datadog_checks.kueue_gang.sources.errors import Reason
 from datadog_checks.kueue_gang.sources.resources import API_SOURCES

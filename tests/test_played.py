@@ -58,7 +58,8 @@ def stages(namespace: str, **seconds: float) -> dict[str, Any]:
 
 
 STORIES: Mapping[str, list[Moment]] = {
-    # Ten members of 8 GPUs, of which nine fit; the Permit timeout is 15 s. The same text again leaves no trace.
+    # Ten members of 8 GPUs, of which nine fit; the Permit timeout is 15 s. The same text again leaves
+    # no trace but Events.
     "1-permit-wait": [
         Moment(),
         # Timed out at 23:06:53: one member says so, eight were rejected in Unreserve with it.
@@ -67,10 +68,11 @@ STORIES: Mapping[str, list[Moment]] = {
         # Again at 23:07:08: another member says that it timed out, and the tenth that it was rejected in Unreserve.
         Moment(happened=rejected("ml-research", "permit_timeout")),
         Moment(),
-        # Again, and three more say that they timed out. A twelfth node came; texts of the filter are no rejection.
-        Moment(happened=rejected("ml-research", "permit_timeout")),
-        # Again: these three were rejected in Unreserve, and no new member says why.
-        Moment(happened=rejected("ml-research", "unreserve")),
+        # After PostFilter at 23:07:23, of which the conditions say nothing any more, and timed out at 23:07:38. A twelfth
+        # node came; texts of the filter are no rejection.
+        Moment(happened={"gangs.rejected": {("ml-research", "postfilter"): 1, ("ml-research", "permit_timeout"): 1}}),
+        # Timed out at 23:07:53, 23:08:08, 23:08:23 and 23:08:38; of the third one a member's series goes on.
+        Moment(happened={"gangs.rejected": {("ml-research", "permit_timeout"): 4}}),
     ],
     # Admitted 23:15:55, three of five members bound in the same second: 24 GPUs. PodsReadyTimeout at 23:16:25.
     "4-kueue-partial": [

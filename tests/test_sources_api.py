@@ -106,11 +106,13 @@ def test_the_table_of_resources():
         "resourceflavors": f"{KUEUE}/v1beta2/resourceflavors",
         "admissionchecks": f"{KUEUE}/v1beta2/admissionchecks",
         "topologies": f"{KUEUE}/v1beta2/topologies",
+        "events": "/apis/events.k8s.io/v1/events",
     }
     assert TABLE["cohorts"].versions == TABLE["topologies"].versions == ("v1beta2", "v1beta1", "v1alpha1")
     assert TABLE["jobs"].query == {"labelSelector": "kueue.x-k8s.io/queue-name"}
+    assert TABLE["events"].query == {"fieldSelector": "reason=FailedScheduling"}
     assert [resource.needed_by for resource in TABLE.values()] == [
-        None, None, "kueue", "coscheduling", "kubernetes", *["kueue"] * 7,
+        None, None, "kueue", "coscheduling", "kubernetes", *["kueue"] * 7, "coscheduling",
     ]  # fmt: skip
 
 
@@ -132,7 +134,7 @@ def test_all_lists_of_a_cluster(recording):
                 found[name] = error.reason
     assert found.pop("podgroups.scheduling.k8s.io") == "not_installed"
     for name, listing in found.items():
-        files = {"workloads.kueue.x-k8s.io": "workloads.kueue.x-k8s.io.v1beta2", "jobs": "jobs.batch"}
+        files = {"workloads.kueue.x-k8s.io": "workloads.kueue.x-k8s.io.v1beta2", "jobs": "jobs.batch", "events": "events.events.k8s.io"}
         items = json.loads(recording.lists[files.get(name, name)])["items"]
         if name == "jobs":
             items = [job for job in items if "kueue.x-k8s.io/queue-name" in job["metadata"].get("labels", {})]

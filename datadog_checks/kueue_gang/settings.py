@@ -14,7 +14,7 @@ import orjson
 from datadog_checks.kueue_gang.config_models.validators import slot_parts, taint_parts
 from datadog_checks.kueue_gang.derive.rules import GANG_KINDS, Rules
 from datadog_checks.kueue_gang.emit import EmitOptions
-from datadog_checks.kueue_gang.facts import jobs, nodes, pods, queues, topology, workloads
+from datadog_checks.kueue_gang.facts import jobs, nodes, pods, queues, rejections, topology, workloads
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES
 from datadog_checks.kueue_gang.facts.pods import Toleration
 from datadog_checks.kueue_gang.facts.quantity import GpuResources
@@ -57,8 +57,11 @@ def emit_options(config: "InstanceConfig") -> EmitOptions:
 
 
 def wanted_resources(options: Rules) -> tuple[Resource, ...]:
-    """Return the resources to read: all but the PodGroups of engines that are not wanted."""
+    """Return the resources to read: all but what the engines have that are not wanted."""
     unwanted = {engine.source for engine in ENGINES if not options.engine(engine.name)}
+    if len(unwanted) == len(ENGINES):
+        # Only these have a scheduler that rejects gangs.
+        unwanted.add(rejections.EVENTS)
     return tuple(row for row in resources(_reducers(options)) if row.api_source not in unwanted)
 
 
@@ -76,6 +79,7 @@ def _reducers(options: Rules) -> Mapping[str, Reducer]:
         "admissionchecks": queues.admission_check,
         "resourceflavors": queues.resource_flavor,
         "topologies": topology.topology,
+        rejections.EVENTS: rejections.rejection_event,
         **{engine.source: engine.reducer(gpus, labels) for engine in ENGINES},
     }
 

@@ -27,7 +27,17 @@ from datadog_checks.kueue_gang.derive.deriver import derive
 from datadog_checks.kueue_gang.derive.picture import GangView, Picture
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.transitions import Memory
-from datadog_checks.kueue_gang.facts import BadObjectError, jobs, nodes, podgroups, pods, queues, topology, workloads
+from datadog_checks.kueue_gang.facts import (
+    BadObjectError,
+    jobs,
+    nodes,
+    podgroups,
+    pods,
+    queues,
+    rejections,
+    topology,
+    workloads,
+)
 from datadog_checks.kueue_gang.facts.cluster import Cluster, SchedulerCount
 
 Json = dict[str, Any]
@@ -803,6 +813,7 @@ SOURCES: dict[tuple[str, str], tuple[str, str]] = {
     ("kueue.x-k8s.io", "ResourceFlavor"): ("resourceflavors", "flavors"),
     ("kueue.x-k8s.io", "AdmissionCheck"): ("admissionchecks", "checks"),
     ("kueue.x-k8s.io", "Topology"): ("topologies", "topologies"),
+    ("events.k8s.io", "Event"): (rejections.EVENTS, "rejections"),
 }
 
 
@@ -819,5 +830,6 @@ def reducers(rules: Rules) -> dict[str, Callable[[Json], Any]]:
         "resourceflavors": queues.resource_flavor,
         "admissionchecks": queues.admission_check,
         "topologies": topology.topology,
+        rejections.EVENTS: rejections.rejection_event,
         **{engine.source: engine.reducer(rules.gpus, rules.labels) for engine in podgroups.ENGINES},
     }

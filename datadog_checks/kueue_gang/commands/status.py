@@ -43,6 +43,7 @@ from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Picture
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.states import STATES_SENT
 from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED
+from datadog_checks.kueue_gang.facts.rejections import EVENTS
 from datadog_checks.kueue_gang.sources.api import Api
 from datadog_checks.kueue_gang.sources.collector import Collector, Reading
 from datadog_checks.kueue_gang.sources.resources import Resource
@@ -93,7 +94,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     rules = Rules(namespaces=tuple(options.namespace), include_cpu_gangs=options.cpu)
     connection = connect(options)
-    resources = settings.wanted_resources(rules)
+    # Events are for counts of what happened, which are not shown.
+    resources = [one for one in settings.wanted_resources(rules) if one.api_source != EVENTS]
     watch = options.watch is not None and not options.folder
     engines = _ENGINES if options.folder else frozenset[str]()
     collector = Collector(Api(connection, log=_LOG), resources, _LOG, watch=watch, named_engines=engines)

@@ -22,10 +22,11 @@ from datadog_checks.kueue_gang.derive.fit import Fits
 from datadog_checks.kueue_gang.derive.fleet import LATER, SOON
 from datadog_checks.kueue_gang.derive.kueue import Kueue
 from datadog_checks.kueue_gang.derive.labels import would_fit_labelled
-from datadog_checks.kueue_gang.derive.members import GROUP, PERMIT_REJECTION, PLACED, PREFILTER, families
+from datadog_checks.kueue_gang.derive.members import GROUP, PERMIT_REJECTION, PLACED, PREFILTER
 from datadog_checks.kueue_gang.derive.states import Shape
 from datadog_checks.kueue_gang.facts.fields import Condition
 from datadog_checks.kueue_gang.facts.pods import Pod
+from datadog_checks.kueue_gang.facts.texts import families
 from datadog_checks.kueue_gang.facts.workloads import Workload
 
 #: States of gangs that nothing keeps from running.

@@ -12,7 +12,7 @@ is told of the components (`told.Told`), and Permit waiters are settled over all
 changes give the same picture, which the tests hold for any series.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from datadog_checks.kueue_gang.derive.closeup import Seen
 from datadog_checks.kueue_gang.derive.components import Component, Components, names_of_pod, put
@@ -116,7 +116,7 @@ class Deriver:
         self._history.take(changes, self._queues, now)
         for component in reclassify.values():
             component.found = None
-        dirty |= reclassify | self._on_sensitivity(changes.scheduler)
+        dirty |= reclassify | self._on_sensitivity(changes.scheduler) | self._with_pods(self._history.rejected)
         nodes_changed = self._ledger.refresh()
         room = self._rooms.version
         self._rooms.refresh(nodes_changed, self._ledger.allocated, now)
@@ -247,6 +247,17 @@ class Deriver:
             id(component): component
             for component in self._components
             if any(pod.node in names for pod in component.pods.values())
+        }
+
+    def _with_pods(self, names: Collection[tuple[str, str]]) -> dict[int, Component]:
+        """Find the components of pods that may be the same, and of which something is told."""
+        wanted: dict[str, set[str]] = {}
+        for namespace, name in names:
+            wanted.setdefault(namespace, set()).add(name)
+        return {
+            id(component): component
+            for component in (self._components if wanted else ())
+            if not component.pods.keys().isdisjoint(wanted.get(component.namespace, ()))
         }
 
     def _take_context(self, changes: Changes) -> bool:

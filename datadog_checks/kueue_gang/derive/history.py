@@ -11,13 +11,21 @@ The first reading of a cluster tells nothing: what is there has happened before.
 it is seen, and that of an object which was not seen before only when it is not older than the reading before. So a
 restart loses at most what happens while no check runs, and counts nothing twice. The same holds for a source that
 cannot be read for a while: a gang that is not seen any more because its pods or its Workload are not has not ended.
+
+Rejections come from two sources, and one that both tell of counts once. An Event has its own time: it counts when that
+is more than `_ONE` seconds after what was counted of the gang before, and after the first reading. A new text of a pod
+has no time (the condition keeps that of its first failure), so it stands for some moment between the reading before and
+this one: it counts when no Event of the gang falls there, and Events that come later and do are of what it told. So
+what is counted never happened less often; more often it did where a repeated text left no Event yet, or where two
+rejections fell between two readings and a text came before the Events. Events that cannot be read take away nothing
+but themselves.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import NamedTuple
 
-from datadog_checks.kueue_gang.derive.members import families
 from datadog_checks.kueue_gang.derive.picture import NONE, Evicted, Happenings, Note, Queue
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.stages import Eviction, counts, evictions, reached
@@ -26,23 +34,16 @@ from datadog_checks.kueue_gang.derive.transitions import Key
 from datadog_checks.kueue_gang.facts.cluster import Changes
 from datadog_checks.kueue_gang.facts.pods import Pod
 from datadog_checks.kueue_gang.facts.quantity import Units
+from datadog_checks.kueue_gang.facts.rejections import Rejection
+from datadog_checks.kueue_gang.facts.texts import REJECTIONS, rejection
 from datadog_checks.kueue_gang.facts.workloads import Workload
 
 WORKLOADS = "workloads.kueue.x-k8s.io"
 
-#: Reasons of rejections by the families of scheduler texts; of the members of a gang the first that any of them has.
-_REJECTIONS = (
-    ("permit_timeout", frozenset({"permit_timeout"})),
-    ("postfilter", frozenset({"postfilter_trigger", "postfilter_sibling"})),
-    ("missing_members", frozenset({"missing_members"})),
-    ("gated_members", frozenset({"gated_members"})),
-    ("backoff", frozenset({"backoff"})),
-    ("unreserve", frozenset({"unreserve"})),
-    ("other", frozenset({"native", "min_resources", "podgroup_missing"})),
-)
-REJECTIONS = tuple(name for name, _ in _REJECTIONS)
 _PARTLY = frozenset({"partial", "starting", "degraded", "waiting", "rejected"})
 _RUNS = frozenset({"running", "finishing"})
+#: Seconds within which what is told of a gang is one rejection: its members are written one after another.
+_ONE = 2.0
 #: Seconds by which a time in whole seconds may seem older than it is.
 _WHOLE = 1.0
 
@@ -92,6 +93,14 @@ class _Attempt:
         return "false" if self.ran or self.watched else "unknown"
 
 
+@dataclass(slots=True)
+class _Counted:
+    """Until when rejections of a gang are counted, and when the latest Event of one was."""
+
+    until: float = -inf
+    heard: float = -inf
+
+
 class History:
     """Remembers attempts, and tells what happened since the picture before."""
 
@@ -101,7 +110,12 @@ class History:
         self._attempts: dict[Key, _Attempt] = {}
         #: The gang of a Workload, by namespace and name.
         self._of_workload: dict[tuple[str, str], Key] = {}
-        self._rejected: dict[tuple[str, str], str] = {}
+        #: By pod, why it was rejected: by its text, and by Events with their times.
+        self._texts: dict[tuple[str, str], str] = {}
+        self._events: dict[tuple[str, str], list[tuple[float, str]]] = {}
+        self._counted: dict[Key, _Counted] = {}
+        #: When the first reading was.
+        self._begun: float | None = None
         self._happened = Happenings()
         #: The times of the reading before, and of this one.
         self._before = self._at = 0.0
@@ -112,7 +126,7 @@ class History:
 
     def take(self, changes: Changes, queues: Mapping[tuple[str, str], str], now: float) -> None:
         """Take changes before the gangs are drawn; `queues` maps (namespace, LocalQueue) to its ClusterQueue."""
-        self._happened, self._rejected = Happenings(), {}
+        self._happened, self._texts, self._events = Happenings(), {}, {}
         self._before, self._at = self._at, now
         before, self._unread = self._unread, dict(changes.unread)
         self._pods_known = "pods" not in changes.unread
@@ -125,6 +139,14 @@ class History:
         if self._counting_gangs:
             for old, new in changes.pods:
                 self._take_pod(old, new)
+            self._take_events(changes.rejections)
+        if self._begun is None:
+            self._begun = now
+
+    @property
+    def rejected(self) -> Collection[tuple[str, str]]:
+        """Namespace and name of the pods that Events say were rejected since; their gangs are to be drawn."""
+        return self._events.keys()
 
     def draw(self, moments: Iterable[Moment], now: float) -> None:
         """Take gangs as they are drawn."""
@@ -132,14 +154,16 @@ class History:
             if moment.state == FINISHED:
                 # It may have run and ended between two pictures: nobody can say that its GPUs were held in vain.
                 self._attempts.pop(moment.key, None)
+                self._counted.pop(moment.key, None)
             elif self._pods_known:
                 self._draw(moment, now)
-                self._count_rejection(moment)
+                self._count_rejections(moment)
 
     def gone(self, keys: Iterable[Key], now: float) -> None:
         """Take gangs that are no more."""
         for key in keys:
             attempt = self._attempts.pop(key, None)
+            self._counted.pop(key, None)
             if attempt:
                 self._burn(attempt, "deleted", now)
 
@@ -260,17 +284,46 @@ class History:
             return
         if old is None and new.created < self._before - _WHOLE:
             return
-        found = families(text)
-        reason = next((name for name, wanted in _REJECTIONS if found & wanted), None)
+        reason = rejection(text)
         if reason:
-            self._rejected[new.namespace, new.name] = reason
+            self._texts[new.namespace, new.name] = reason
 
-    def _count_rejection(self, moment: Moment) -> None:
-        if self._rejected:
-            found = {self._rejected.get((pod.namespace, pod.name)) for pod in moment.members}
-            reason = next((name for name in REJECTIONS if name in found), None)
-            if reason:
-                self._happened.rejected[moment.queue, reason] += 1
+    def _take_events(self, changes: Iterable[tuple[Rejection | None, Rejection | None]]) -> None:
+        for old, new in changes:
+            # What was there at the first reading is old, and so is what a list that was read anew brings again.
+            if new and self._begun is not None and new.at > max(self._begun + _WHOLE, old.at if old else -inf):
+                self._events.setdefault((new.namespace, new.pod), []).append((new.at, new.reason))
+
+    def _count_rejections(self, moment: Moment) -> None:
+        if not self._texts and not self._events:
+            return
+        texts, events = set[str](), list[tuple[float, str]]()
+        for pod in moment.members:
+            name = pod.namespace, pod.name
+            if name in self._texts:
+                texts.add(self._texts[name])
+            # Those of a pod that had the same name before are of another gang.
+            events += [event for event in self._events.get(name, ()) if event[0] >= pod.created - _WHOLE]
+        if not texts and not events:
+            return
+        counted = self._counted.setdefault(moment.key, _Counted())
+        # Each rejection with the reasons that members have.
+        found: list[set[str]] = []
+        for at, reason in sorted(events):
+            counted.heard = max(counted.heard, at)
+            if at > counted.until + _ONE:
+                counted.until = at
+                found.append({reason})
+            elif found:
+                found[-1].add(reason)
+        if texts and counted.heard < self._before - _ONE:
+            counted.until = max(counted.until, self._at)
+            found.append(texts)
+        elif texts and found:
+            found[-1] |= texts
+        for reasons in found:
+            first = next(reason for reason in REJECTIONS if reason in reasons)
+            self._happened.rejected[moment.queue, first] += 1
 
 
 def _called(moment: Moment) -> str:

@@ -12,16 +12,13 @@ and a rejected pod may keep it, so the text of the last failure decides:
 * a plain filter text without a `preemption:` part is what a successful preemption leaves: the pod is nominated;
 * a Permit rejection says nothing about now: the gang is tried again within 10 ms, and the late patch of the rejection
   then clears a nomination that is valid. Such a pod possibly waits, with or without a nomination.
-
-The texts are those of kube-scheduler 1.18 to 1.37 and Coscheduling 0.18 to 0.35; one text can hold several.
 """
 
-import re
 from collections.abc import Callable
-from functools import lru_cache
 
 from datadog_checks.kueue_gang.facts.nodes import Node
 from datadog_checks.kueue_gang.facts.pods import Pod
+from datadog_checks.kueue_gang.facts.texts import Families, families
 
 #: Classes of members that are bound and do not terminate.
 PLACED = frozenset({"ready", "running", "bound", "lost", "crashing"})
@@ -36,41 +33,13 @@ CLASSES = (
     "rejected", "unschedulable", "gated", "new", "succeeded", "failed",
 )  # fmt: skip
 
-_FAMILIES = {
-    "permit_timeout": r"rejected due to timeout after waiting \S+ at plugin",
-    "unreserve": r"rejection in Unreserve",
-    "postfilter_sibling": r"optimistic rejection in PostFilter",
-    "postfilter_trigger": r"PodGroup \S+ gets rejected due to Pod",
-    "missing_members": r"cannot find enough sibling pods",
-    "gated_members": r"cannot proceed due to gated pods in the same PodGroup",
-    "backoff": r"[pP]odGroup \S+ failed recently|last failed in \S+, deny",
-    "min_resources": r"resource gap: ",
-    "podgroup_missing": r"PodGroup not found|can not find pod group",
-    "native": r"waiting for minCount pods from a gang|asked to wait and no plugin rejected pod"
-    r"|pod group is unschedulable|\d+ placements are available|minCount \(\d+\) cannot be satisfied",
-    "native_preempting": r"pod group is waiting for preemption to complete",
-    "victims_going": r"not eligible due to a terminating pod on the nominated node",
-    "preemption_refused": r"not eligible due to preemptionPolicy=Never",
-    "preemption_in_vain": r"preemption: 0/\d+ nodes are available",
-    "preemption": r"preemption: ",
-    "filter": r"\d+/\d+ nodes are available",
-}
-_PATTERNS = tuple((name, re.compile(pattern, re.ASCII)) for name, pattern in _FAMILIES.items())
-
 PERMIT_REJECTION = frozenset({"permit_timeout", "unreserve", "postfilter_sibling"})
 PREFILTER = frozenset({"missing_members", "gated_members", "backoff", "min_resources", "podgroup_missing"})
 GROUP = PERMIT_REJECTION | PREFILTER | {"postfilter_trigger", "native", "native_preempting"}
 _VICTIMS_GOING = frozenset({"victims_going", "native_preempting"})
 _OLDER_THAN_NOMINATION = PREFILTER | {"preemption_in_vain"}
 
-Families = frozenset[str]
 _NONE: Families = frozenset()
-
-
-@lru_cache(maxsize=4096)
-def families(text: str) -> Families:
-    """Return the families of scheduler texts that a PodScheduled message belongs to."""
-    return frozenset(name for name, pattern in _PATTERNS if pattern.search(text))
 
 
 def lost_at(node: Node, grace: float) -> float | None:

@@ -18,6 +18,7 @@ from datadog_checks.kueue_gang.facts.nodes import Node
 from datadog_checks.kueue_gang.facts.podgroups import PodGroup
 from datadog_checks.kueue_gang.facts.pods import Pod
 from datadog_checks.kueue_gang.facts.queues import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor
+from datadog_checks.kueue_gang.facts.rejections import Rejection
 from datadog_checks.kueue_gang.facts.topology import Topology
 from datadog_checks.kueue_gang.facts.workloads import Workload
 
@@ -51,6 +52,7 @@ class Cluster:
     flavors: Sequence[ResourceFlavor] = ()
     topologies: Sequence[Topology] = ()
     checks: Sequence[AdmissionCheck] = ()
+    rejections: Sequence[Rejection] = ()
     scheduler: SchedulerCount | None = None
     unread: Mapping[str, str] = field(default_factory=dict)
     unreadable: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
@@ -98,6 +100,7 @@ class Changes:
     flavors: Sequence[Change[ResourceFlavor]] = ()
     topologies: Sequence[Change[Topology]] = ()
     checks: Sequence[Change[AdmissionCheck]] = ()
+    rejections: Sequence[Change[Rejection]] = ()
     scheduler: SchedulerCount | None = None
     unread: Mapping[str, str] = field(default_factory=dict)
     unreadable: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
@@ -126,6 +129,7 @@ class Changes:
             flavors=new(cluster.flavors),
             topologies=new(cluster.topologies),
             checks=new(cluster.checks),
+            rejections=new(cluster.rejections),
             scheduler=cluster.scheduler,
             unread=cluster.unread,
             unreadable=cluster.unreadable,

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED, Changes, SchedulerCount
 from datadog_checks.kueue_gang.facts.health import OK, SourceHealth
 from datadog_checks.kueue_gang.facts.pods import Pod
+from datadog_checks.kueue_gang.facts.rejections import EVENTS
 from datadog_checks.kueue_gang.facts.scheduler import SchedulerMetrics
 from datadog_checks.kueue_gang.sources.api import Api
 from datadog_checks.kueue_gang.sources.connection import Log
@@ -49,6 +50,7 @@ _FIELDS = {
     "resourceflavors": "flavors",
     "admissionchecks": "checks",
     "topologies": "topologies",
+    EVENTS: "rejections",
 }
 
 
@@ -195,6 +197,9 @@ class Collector:
             found = reflector.table.take_changes()
             if source in _FIELDS:
                 taken[_FIELDS[source]] += found
+            if source == EVENTS:
+                # They only add to what pods tell: without them nothing else is in doubt.
+                continue
             if not reflector.usable:
                 unread[source] = reflector.error.reason if reflector.error else STALE
             elif reflector.error and source in _FIELDS:

@@ -49,6 +49,8 @@ _KUEUE = ("v1beta2", "v1beta1")
 _KUEUE_LATE = (*_KUEUE, "v1alpha1")
 #: Jobs without a queue are no business of Kueue, and clusters can hold very many of them.
 _QUEUED = {"labelSelector": "kueue.x-k8s.io/queue-name"}
+#: Of all Events, what schedulers say of pods that they did not place.
+_FAILED = {"fieldSelector": "reason=FailedScheduling"}
 
 _Row = tuple[str, str, str, tuple[str, ...], str | None, Mapping[str, str]]
 
@@ -66,10 +68,11 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ("resourceflavors", KUEUE_GROUP, "resourceflavors", _KUEUE, "kueue", {}),
     ("admissionchecks", KUEUE_GROUP, "admissionchecks", _KUEUE, "kueue", {}),
     ("topologies", KUEUE_GROUP, "topologies", _KUEUE_LATE, "kueue", {}),
+    ("events", "events.k8s.io", "events", _V1, "coscheduling", _FAILED),
 )
 
-#: An eviction may be cleared again before the next run.
-_EVERY_VERSION: Final = frozenset({"workloads.kueue.x-k8s.io"})
+#: An eviction may be cleared again before the next run, and a series of Events go on twice.
+_EVERY_VERSION: Final = frozenset({"workloads.kueue.x-k8s.io", "events"})
 
 #: The names that `resources` needs a reducer for.
 API_SOURCES: Final = tuple(row[0] for row in _ROWS)
