@@ -92,6 +92,8 @@ KINDS: Final = {
         Kind("resourceflavors", objects.KUEUE, "ResourceFlavor", namespaced=False),
         Kind("admissionchecks", objects.KUEUE, "AdmissionCheck", namespaced=False),
         Kind("topologies", objects.KUEUE, "Topology", namespaced=False),
+        # None: a cluster in which nothing is rejected.
+        Kind("events", "events.k8s.io/v1", "Event"),
     )
 }
 

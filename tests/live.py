@@ -20,8 +20,10 @@ from tests.model.build import (
     GANG_SCHEDULER,
     GPU,
     NO_GPU,
+    TIMEOUT,
     Json,
     bound,
+    failed_scheduling,
     flavor,
     job,
     local_queue,
@@ -115,6 +117,7 @@ def cluster() -> list[Json]:
         *(_kueue("Cohort", name, {}) for name in ("all", "spare")),
         *(_kueue("AdmissionCheck", name, {"controllerName": "example.com/capacity"}) for name in ("approval", "spare")),
         *(_kueue("Topology", name, {"levels": levels}) for name in ("default", "spare")),
+        *(failed_scheduling("evals-1", text, 100 + len(text)) for text in (NO_GPU, TIMEOUT)),
     ]
 
 
@@ -132,6 +135,7 @@ OBJECTS: Final[Mapping[str, int]] = {
     "resourceflavors": 2,
     "admissionchecks": 2,
     "topologies": 2,
+    "events": 2,
 }
 
 #: The head of Kueue's exposition, with the one family that the tests look for.

@@ -142,7 +142,7 @@ def test_all_down_names_each_cause_and_sends_no_number(aggregator: AggregatorStu
         _, report = run(instance(server, scheduler_metrics={"url": f"{server.url}/nothing"}))
     for cause in ("kueue_metrics", "pods", "scheduler_metrics"):
         assert cause in report
-    assert report.count("HTTP 500") == 1, "eleven resources fail for one reason: it is told once"
+    assert report.count("HTTP 500") == 1, "all resources fail for one reason: it is told once"
     names = {name.removeprefix(PREFIX) for name in aggregator.metric_names}
     assert names <= {"source.up", "run_seconds"}
 
@@ -161,6 +161,11 @@ FORBIDDEN: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     ),
     "workloads.kueue.x-k8s.io": (WORKLOADS, (), ("gangs", "gpus.allocated", "gpus.free")),
     "podgroups.scheduling.x-k8s.io": (POD_GROUPS, (), ("gangs", "gpus.allocated", "gpus.free")),
+    "events": (
+        "/apis/events.k8s.io/v1/events",
+        (),
+        ("gangs", "members", "gpus.allocated", "gpus.free", "gpus.idle_total"),
+    ),
 }
 
 

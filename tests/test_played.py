@@ -68,8 +68,8 @@ STORIES: Mapping[str, list[Moment]] = {
         # Again at 23:07:08: another member says that it timed out, and the tenth that it was rejected in Unreserve.
         Moment(happened=rejected("ml-research", "permit_timeout")),
         Moment(),
-        # After PostFilter at 23:07:23, of which the conditions say nothing any more, and timed out at 23:07:38. A twelfth
-        # node came; texts of the filter are no rejection.
+        # After PostFilter at 23:07:23, of which the conditions say nothing any more, and timed out at 23:07:38. A
+        # twelfth node came; texts of the filter are no rejection.
         Moment(happened={"gangs.rejected": {("ml-research", "postfilter"): 1, ("ml-research", "permit_timeout"): 1}}),
         # Timed out at 23:07:53, 23:08:08, 23:08:23 and 23:08:38; of the third one a member's series goes on.
         Moment(happened={"gangs.rejected": {("ml-research", "permit_timeout"): 4}}),

@@ -134,7 +134,11 @@ def test_all_lists_of_a_cluster(recording):
                 found[name] = error.reason
     assert found.pop("podgroups.scheduling.k8s.io") == "not_installed"
     for name, listing in found.items():
-        files = {"workloads.kueue.x-k8s.io": "workloads.kueue.x-k8s.io.v1beta2", "jobs": "jobs.batch", "events": "events.events.k8s.io"}
+        files = {
+            "workloads.kueue.x-k8s.io": "workloads.kueue.x-k8s.io.v1beta2",
+            "jobs": "jobs.batch",
+            "events": "events.events.k8s.io",
+        }
         items = json.loads(recording.lists[files.get(name, name)])["items"]
         if name == "jobs":
             items = [job for job in items if "kueue.x-k8s.io/queue-name" in job["metadata"].get("labels", {})]

@@ -319,6 +319,26 @@ def unscheduled(name: str, tie: Tie = LONE, text: str = NO_GPU, nominated: str =
     return pod(name, tie, conditions=[turned_away], **_nomination(nominated, nominated_at), **more)
 
 
+def failed_scheduling(pod_name: str, text: str, at: float, last: float | None = None, **more: Any) -> Json:
+    """Return the Event of a pod that was not placed `at` so many seconds ago, and for the `last` time in its series."""
+    namespace = more.pop("namespace", TEAM)
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": _metadata(f"{pod_name}.{int(at * 1e6):x}", namespace, at, None),
+        "eventTime": _micro(at),
+        "reason": "FailedScheduling",
+        "regarding": {"kind": "Pod", "namespace": namespace, "name": pod_name, "uid": f"uid-{pod_name}"},
+        "note": text,
+        **({} if last is None else {"series": {"count": 2, "lastObservedTime": _micro(last)}}),
+        **more,
+    }
+
+
+def _micro(seconds: float) -> str:
+    return datetime.fromtimestamp(NOW - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def permit_waiter(name: str, tie: Tie, node: str, since: float = 20, **more: Any) -> Json:
     """Return a pod that waits in Permit for the first time: a nominated node and no PodScheduled condition."""
     return pod(name, tie, **_nomination(node, since), **more)

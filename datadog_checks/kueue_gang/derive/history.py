@@ -319,8 +319,6 @@ class History:
         if texts and counted.heard < self._before - _ONE:
             counted.until = max(counted.until, self._at)
             found.append(texts)
-        elif texts and found:
-            found[-1] |= texts
         for reasons in found:
             first = next(reason for reason in REJECTIONS if reason in reasons)
             self._happened.rejected[moment.queue, first] += 1
