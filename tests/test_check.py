@@ -211,6 +211,7 @@ def test_group_that_is_not_installed_is_silent(aggregator: AggregatorStub) -> No
     assert {one.tags["api_source"] for one in sent.series["source.up"]} == {
         "pods",
         "nodes",
+        "events",
         "podgroups.scheduling.x-k8s.io",
     }
     assert sent.by("gangs", "gang_state", gang_engine="coscheduling") == {"running": 2, "starting": 1}
