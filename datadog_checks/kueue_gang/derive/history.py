@@ -16,9 +16,8 @@ Rejections come from two sources, and one that both tell of counts once. An Even
 is more than `_ONE` seconds after what was counted of the gang before, and after the first reading. A new text of a pod
 has no time (the condition keeps that of its first failure), so it stands for some moment between the reading before and
 this one: it counts when no Event of the gang falls there, and Events that come later and do are of what it told. So
-what is counted never happened less often; more often it did where a repeated text left no Event yet, or where two
-rejections fell between two readings and a text came before the Events. Events that cannot be read take away nothing
-but themselves.
+the count is a lower bound: it lacks a repeated rejection of which no Event is written, and one of two between the same
+readings where a text came before the Events. Events that cannot be read take away nothing but themselves.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -290,7 +289,7 @@ class History:
 
     def _take_events(self, changes: Iterable[tuple[Rejection | None, Rejection | None]]) -> None:
         for old, new in changes:
-            # What was there at the first reading is old, and so is what a list that was read anew brings again.
+            # What was there at the first reading is old. What a new list brings again is not later than what was counted.
             if new and self._begun is not None and new.at > max(self._begun + _WHOLE, old.at if old else -inf):
                 self._events.setdefault((new.namespace, new.pod), []).append((new.at, new.reason))
 
