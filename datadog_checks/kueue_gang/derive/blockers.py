@@ -173,9 +173,8 @@ def case_of(shape: Shape, kueue: Kueue, now: float, *, loses: bool = False) -> C
     signs = set(_queue_signs(workload, kueue, now)) if workload else set()
     if signs:
         if "topology_request" in signs and workload:
-            return Case(
-                frozenset(signs), requested(shape.gang, workload, kueue.offers_to(workload), _placing(workload))
-            )
+            offers = kueue.offers_to(workload)
+            return Case(frozenset(signs), requested(shape.gang, workload, offers, _placing(workload)))
         return Case(frozenset(signs))
     signs |= set(_pod_signs(shape)) | ({"node_lost"} if loses else set())
     waiting = unplaced(shape)

@@ -55,14 +55,22 @@ class Kueue:
         return workload.cluster_queue or (local.cluster_queue if local else "")
 
     def offers_to(self, workload: Workload) -> Offers:
-        """Return the flavors that offer each GPU resource to a Workload, with the Topology of each that has one."""
+        """Return the flavors that offer each GPU resource to a Workload, with the Topology of each that has one.
+
+        There are none where one of them exists, or its Topology, and is not known: the others are not all.
+        """
         queue = self.cluster_queue_of(workload)
         found: dict[str, tuple[Offer, ...]] = {}
         for one in queue.quota if queue else ():
             flavor = self.flavors.get(one.flavor)
-            if flavor:
-                offer = flavor, self.topologies.get(flavor.topology)
-                found[one.resource] = (*found.get(one.resource, ()), offer)
+            topology = self.topologies.get(flavor.topology) if flavor else None
+            if flavor is None:
+                if not self.lacks("resourceflavors", one.flavor):
+                    return {}
+                continue
+            if flavor.topology and topology is None and not self.lacks("topologies", flavor.topology):
+                return {}
+            found[one.resource] = (*found.get(one.resource, ()), (flavor, topology))
         return found
 
 

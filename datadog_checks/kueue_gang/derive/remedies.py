@@ -186,10 +186,9 @@ def _quota(plight: Plight, fits: Fits) -> Iterator[Step]:
         return
     (here,) = told
     resources = {resource for podset in workload.podsets for resource, _ in podset.gpus}
-    alone = len({one.resource for one in here.lacks}) == 1 and len({one.flavor for one in here.lacks}) == len(
-        here.lacks
-    )
-    for lack in here.lacks if alone and here.lacks[0].resource in resources else ():
+    lacking = {one.resource for one in here.lacks}
+    once = len({one.flavor for one in here.lacks}) == len(here.lacks)
+    for lack in here.lacks if once and len(lacking) == 1 and lacking <= resources else ():
         amount = _short(lack, queue, last=here.podset in {"", workload.podsets[-1].name})
         if amount and any(fits.fits(asks) for asks in plight.with_flavor(here.podset, lack.flavor)):
             yield Step("raise_quota", queue.name, flavor=lack.flavor, resource=lack.resource, amount=amount)
