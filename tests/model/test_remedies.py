@@ -448,10 +448,11 @@ def test_a_quota_that_is_too_small_is_raised_by_what_is_in_use_too(held: int, co
     assert found == ((told,) if amount else ())
 
 
-def test_gpus_are_not_freed_for_a_gang_that_lacks_quota() -> None:
+@pytest.mark.parametrize("text", [PREEMPTING, ""])
+def test_gpus_are_not_freed_for_a_gang_that_lacks_quota(text: str) -> None:
     """It waits for what it preempts: the GPUs of a gang of another queue give it no quota."""
     other = [pod_group("other", 2), *(ready(f"other-{index}", of_group("other"), f"n{index}") for index in range(2))]
-    near = shown(*nodes(2), *queues(), *other, waits("WaitingForPreemptedWorkloads", PREEMPTING)).near
+    near = shown(*nodes(2), *queues(), *other, waits("WaitingForPreemptedWorkloads", text)).near
     assert (near.blocker, near.steps) == ("preempting", ())
 
 

@@ -97,14 +97,21 @@ def steps(plight: Plight, fits: Fits) -> Iterator[Step]:
         return
     if plight.blocker in _OF_QUOTA:
         yield from _quota(plight, fits)
-    of_quota = plight.blocker == "preempting" and any(one.lacks for one in plight.kueue_says)
-    if plight.blocker in _OF_NODES and not of_quota:
+    if plight.blocker in _OF_NODES and not _for_quota(plight):
         for search in (_labels, _uncordon, _remove, _free):
             yield from search(plight, fits)
 
 
 def _fits(plight: Plight, fits: Fits) -> bool:
     return any(fits.fits(asks) for asks in plight.alternatives)
+
+
+def _for_quota(plight: Plight) -> bool:
+    """Tell whether it is quota that others are preempted for: GPUs that are free elsewhere give none."""
+    workload, told = plight.workload, plight.kueue_says
+    if plight.blocker != "preempting" or workload is None or workload.admitted or workload.is_true("QuotaReserved"):
+        return False
+    return any(one.lacks for one in told) or not any(one.topologies for one in told)
 
 
 def _labels(plight: Plight, fits: Fits) -> Iterator[Step]:
