@@ -34,6 +34,7 @@ from tests.model.build import (
     Json,
     Seen,
     bound,
+    condition,
     container,
     crashing,
     flavor,
@@ -150,6 +151,11 @@ def cluster() -> list[Json]:
         "levels": ["block"],
         "domains": [{"values": ["b1"], "count": 2}],
     }
+    # One that waits for a place: what it asks for is put together with the labels of its flavor.
+    waiting = workload("waits", ("JobSet", "waits"), podset(2, request={"required": "block"}))
+    waiting["status"]["conditions"].append(
+        condition("QuotaReserved", "False", 300, "Pending", 'topology "racks" allows to fit only 1 out of 2 pod(s)')
+    )
     usage = [{"name": "gpu", "resources": [{"name": GPU, "total": "8", "borrowed": "2"}]}]
     return [
         node("n0", labels={"pool": "train"}, taints=[taint("pool", "train"), taint(GPU)]),
@@ -164,7 +170,8 @@ def cluster() -> list[Json]:
         workload("ray-wl", ("RayCluster", "rc"), podset(1, "head"), podset(1, "workers"), admitted=400),
         job("el", 4, 4, elastic=True),
         local_queue("lq", "cq"),
-        flavor("gpu", {"pool": "train"}, [toleration("pool", "train")]),
+        flavor("gpu", {"pool": "train"}, [toleration("pool", "train")], topology="racks"),
+        waiting,
         {
             "apiVersion": "kueue.x-k8s.io/v1beta2",
             "kind": "ClusterQueue",
@@ -398,6 +405,14 @@ def test_a_grace_that_is_no_number_of_seconds_is_refused(grace: Any):
     refused = Counter[str]()
     assert _reduce(pod, reducers(RULES), refused) is None
     assert sum(refused.values()) == 1
+
+
+@pytest.mark.parametrize("value", [7, None, ["train"], {"a": "b"}])
+def test_a_flavor_whose_labels_are_no_texts_is_refused(value: Any):
+    """What is compared with the labels of nodes, and goes into sets, is text: one bad object costs that object."""
+    refused = Counter[str]()
+    assert _reduce(flavor("gpu", {"pool": value}), reducers(RULES), refused) is None
+    assert refused == {"BadObjectError": 1}
 
 
 @pytest.mark.parametrize("value", [7, {}])
