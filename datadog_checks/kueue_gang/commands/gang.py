@@ -61,7 +61,9 @@ def _lines(found: CloseUp, now: float, paint: Callable[[str, str], str], width: 
     held, idle = sum(view.allocated.values()), sum(view.idle.values())
     since = f" for {age(now - view.since)}" if view.since is not None else ""
     lines = [
-        paint(BOLD, plain(f"{view.queue.namespace}/{view.name}")) + "  " + paint(COLOURS.get(state, DIM), state + since),
+        paint(BOLD, plain(f"{view.queue.namespace}/{view.name}"))
+        + "  "
+        + paint(COLOURS.get(state, DIM), state + since),
         f"  {plain(_identity(found))}",
         f"  {up} of {_number(view.required)} required members are up; it holds {_held(held, idle)}",
     ]
