@@ -187,10 +187,14 @@ class History:
         name = workload.namespace, workload.name
         key = self._of_workload.get(name)
         attempt = self._attempts.get(key) if key else None
-        # Of an admission that came and went since the picture before nobody has seen the pods.
-        partial = attempt.gang_partial if attempt and attempt.admitted is not None and name not in told else "unknown"
+        unseen = eviction.number
+        if attempt and attempt.admitted is not None and name not in told:
+            self._happened.evicted[Evicted(*place, eviction.reason, eviction.cause, attempt.gang_partial)] += 1
+            unseen -= 1
         told.add(name)
-        self._happened.evicted[Evicted(*place, eviction.reason, eviction.cause, partial)] += 1
+        if unseen:
+            # Of an admission that came and went since the picture before nobody has seen the pods.
+            self._happened.evicted[Evicted(*place, eviction.reason, eviction.cause, "unknown")] += unseen
 
     # --- gangs -------------------------------------------------------------------------------------------------------
 
