@@ -193,8 +193,9 @@ class History:
             unseen -= 1
         told.add(name)
         if unseen:
-            # Of an admission that came and went since the picture before nobody has seen the pods.
-            self._happened.evicted[Evicted(*place, eviction.reason, eviction.cause, "unknown")] += unseen
+            # Of an admission that came and went since the picture before nobody has seen the pods; one pod has no part.
+            partial = "false" if sum(podset.count for podset in workload.podsets) == 1 else "unknown"
+            self._happened.evicted[Evicted(*place, eviction.reason, eviction.cause, partial)] += unseen
 
     # --- gangs -------------------------------------------------------------------------------------------------------
 
