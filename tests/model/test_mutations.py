@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from datadog_checks.kueue_gang.derive.deriver import derive
+from datadog_checks.kueue_gang.derive.deriver import Deriver, derive
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.transitions import Memory
 from datadog_checks.kueue_gang.facts import BadObjectError
-from datadog_checks.kueue_gang.facts.cluster import Cluster
+from datadog_checks.kueue_gang.facts.cluster import Changes, Cluster
 from tests.model.build import (
     ELASTIC_GATE,
     GPU,
@@ -119,6 +119,8 @@ def cluster() -> list[Json]:
         active=True,
     )
     packed["status"]["requeueState"]["requeueAt"] = stamp(-60)
+    timeouts = {"reason": "PodsReadyTimeout", "underlyingCause": "WaitForStart", "count": 3}
+    packed["status"]["schedulingStats"] = {"evictions": [timeouts, {"reason": "Preempted", "count": 1}]}
     packed["status"]["admissionChecks"] = [{"name": "capacity", "state": "Pending", "message": "asked"}]
     packed["spec"]["podSets"][0]["topologyRequest"] = {
         "required": "block",
@@ -413,6 +415,45 @@ def test_a_flavor_whose_labels_are_no_texts_is_refused(value: Any):
     refused = Counter[str]()
     assert _reduce(flavor("gpu", {"pool": value}), reducers(RULES), refused) is None
     assert refused == {"BadObjectError": 1}
+
+
+@pytest.mark.parametrize(
+    "stats",
+    [
+        5,
+        "many",
+        [],
+        {"evictions": 5},
+        {"evictions": {"reason": "Preempted"}},
+        {"evictions": ["Preempted"]},
+        {"evictions": [{"reason": 5, "count": 1}]},
+        {"evictions": [{"reason": "Preempted", "count": "1"}]},
+        {"evictions": [{"reason": "Preempted", "count": -1}]},
+        {"evictions": [{"reason": "Preempted", "count": 1.5}]},
+        {"evictions": [{"reason": ["Preempted"], "underlyingCause": {}, "count": True}]},
+    ],
+)
+def test_bad_counts_of_evictions_cost_that_workload_only(stats: Any):
+    """A Workload whose schedulingStats nobody can read is left out; the one beside it is told."""
+    refused = Counter[str]()
+    bad, good = (workload(name, ("JobSet", name), podset(2), admitted=300) for name in ("bad", "good"))
+    bad["status"]["schedulingStats"] = stats
+    facts = [fact for obj in (bad, good) if (fact := _reduce(obj, reducers(RULES), refused)) is not None]
+    assert [fact.name for fact in facts] == ["good"]
+    assert sum(refused.values()) == 1
+
+
+def test_a_huge_count_of_evictions_is_a_number():
+    """The most that Kueue can count takes no time in proportion to it."""
+    most = 2**31 - 1
+    obj = workload("wl", ("JobSet", "js"), podset(2), admitted=300, evicted=("True", 50, "Preempted"))
+    reduce, deriver = reducers(RULES)["workloads.kueue.x-k8s.io"], Deriver(RULES)
+    before = reduce(obj)
+    obj["status"]["schedulingStats"] = {"evictions": [{"reason": "Preempted", "count": most}]}
+    after = reduce(obj)
+    deriver.apply(Changes(workloads=[(None, before)]), NOW)
+    evicted = deriver.apply(Changes(workloads=[(before, after)]), NOW + 15).happened.evicted
+    assert sum(evicted.values()) == most
 
 
 @pytest.mark.parametrize("value", [7, {}])
