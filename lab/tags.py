@@ -60,7 +60,7 @@ TAGS: Final = (
     Tag("reason", REJECTIONS, "what the gang scheduler says of the rejection", "gangs.rejected"),
     Tag("reason", ("evicted", "rejected", "deleted"), "how the attempt ended", "gpus.burned_seconds"),
     Tag("workload_stage", STAGES_SENT, "how far the Workload is; with stage_seconds the stage that it reached"),
-    Tag("gang_partial", ("true", "false", "unknown"), "whether some members were placed and the gang never ran"),
+    Tag("gang_partial", ("true", "false", "unknown"), "whether a part was placed: it never ran, or lost members"),
     Tag("api_source", (*API_SOURCES, "kueue_metrics", SCHEDULER_METRICS), "what is read"),
     Tag("reason", (OK, *get_args(Reason), "stale"), "how reading it went", "source.up"),
     Tag("reason", ("nan", "inf"), "what the sample was instead of a number", "source.bad_samples"),

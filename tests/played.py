@@ -40,11 +40,15 @@ class Clock:
 
 
 def play(
-    aggregator: AggregatorStub, clock: Clock, recordings: Sequence[Recording], restarts: Collection[int] = ()
+    aggregator: AggregatorStub,
+    clock: Clock,
+    recordings: Sequence[Recording],
+    restarts: Collection[int] = (),
+    **options: object,
 ) -> Iterator[Sent]:
     """Yield what the check sent at each moment; `restarts` are the moments at which a new check goes on."""
     with ReplayServer(recordings[0]) as server:
-        instance = {"kube_api_url": server.url, "sync": "list", "per_gang_metrics": "all"}
+        instance = {"kube_api_url": server.url, "sync": "list", "per_gang_metrics": "all", **options}
         running: KueueGangCheck | None = None
         for number, recording in enumerate(recordings):
             clock.now += (recording.now - server.recording.now).total_seconds()

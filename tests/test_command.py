@@ -110,6 +110,7 @@ def until(holds: Callable[[], object], what: str) -> None:
         (("--url", "http://x", "--context", "y"), "without --url"),
         (("--from", "x", "--context", "y"), "without --url and --from"),
         (("--url", "http://x", "--kubeconfig", "y"), "not allowed with"),
+        (("-n", "other", "team/train"), "without NAMESPACE/GANG"),
         (("--bogus",), "--bogus"),
     ],
 )
@@ -170,6 +171,7 @@ def test_errors_name_the_options_of_the_command(tmp_path: Path) -> None:
     path = tmp_path / "config"
     missing = refused("--kubeconfig", str(path), "--context", "prod")
     assert f"context prod of {path}" in missing
+    assert f"({path} does not exist)" in missing
     assert "--kubeconfig" in missing
     path.write_text("root:x:0:0:root:/root:/bin/bash\n")
     assert "it is no kubeconfig" in refused("--kubeconfig", str(path))
@@ -210,7 +212,12 @@ def watching(out: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     with (
         out.open("wb") as file,
         subprocess.Popen(
-            [*COMMAND, *arguments, "--watch", "0.2"], stdout=file, stderr=subprocess.PIPE, cwd=ROOT
+            [*COMMAND, *arguments, "--watch", "0.2"],
+            stdout=file,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            # Not what a library of the tests put into the environment behind Python's back: readline sets COLUMNS.
+            env=dict(os.environ),
         ) as running,
     ):
         try:

@@ -10,11 +10,15 @@ moments tells of all later ones the same, and of the gap nothing.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 import pytest
 from datadog_checks.base.stubs.aggregator import AggregatorStub
 
+from lab.replay import CAPTURES, Recording
 from lab.tags import TAGS
 from tests.played import Clock, play, story
 from tests.sent import Sent
@@ -244,6 +248,31 @@ def test_gpu_seconds(aggregator: AggregatorStub, clock: Clock, name: str) -> Non
             assert spent.get("idle", 0) == pytest.approx(sum(idle.values()))
             assert spent.get("other", 0) == pytest.approx(truth["gpu_other"] * seconds)
         before = recording
+
+
+def test_a_gang_that_flaps(aggregator: AggregatorStub, clock: Clock) -> None:
+    """Nine members wait in Permit (t1) and are rejected (t4), again and again, every 15 s for ten minutes.
+
+    The gang has series of its own throughout, one clock that goes on from the creation of its members at 23:06:38, and
+    a rejection a timeout: its texts are new each time, for those that wait have none.
+    """
+    waiting, away = (Recording.open(CAPTURES / "1-permit-wait.tar.xz", moment) for moment in ("t1", "t4"))
+    created = waiting.now.replace(second=38, microsecond=0)
+    flaps = [
+        replace(recording, now=created + timedelta(seconds=90 + 15 * number))
+        for number, recording in enumerate(islice(cycle((waiting, away)), 41))
+    ]
+    states, rejections = [], 0.0
+    for number, sent in enumerate(play(aggregator, clock, flaps, per_gang_metrics="attention")):
+        (own,) = sent.of("gang.state_seconds", gang="llama-pretrain")
+        assert own.value == pytest.approx(90 + 15 * number, abs=0.1)
+        assert sent.of("gang.state_seconds", gang="tokenizer-ft") == []
+        states.append(own.tags["gang_state"])
+        assert sent.total("gangs.rejected") <= 1
+        rejections += sent.total("gangs.rejected")
+        assert happened(sent).keys() <= {"gangs.rejected"}
+    assert states == [*islice(cycle(("waiting", "rejected")), 41)]
+    assert rejections == 20
 
 
 @pytest.mark.parametrize("name", STORIES)

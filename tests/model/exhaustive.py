@@ -235,9 +235,9 @@ def blocker(world: World, party: Party) -> str:
     now = fits()
     if waits and now:
         return "topology_request"
+    if not now and fits("grace"):
+        return "preempting"
     if not waits:
-        if not now and fits("grace"):
-            return "preempting"
         for box in boxes:
             sizes = [machine.capacity for machine in machines if chosen(machine, box)]
             if sizes and box.gpus > max(sizes):

@@ -8,6 +8,7 @@ each cluster one gang waits, named `train`.
 """
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import pytest
@@ -30,6 +31,7 @@ from tests.model.build import (
     UNRESERVE,
     Json,
     Seen,
+    Tie,
     bound,
     crashing,
     flavor,
@@ -91,6 +93,16 @@ MIXED = (
     "victims found for incoming pod., PodGroup team/train gets rejected due to Pod w0 is unschedulable even after "
     "PostFilter"
 )
+#: As `Insufficient nvidia.com/gpu` begins; neither is that.
+OTHER_GPUS = ("nvidia.com/gpumem", "nvidia.com/gpu.shared")
+MIG = "nvidia.com/mig-3g.40gb"
+TO = "couldn't assign flavors to pod set "
+IN_USE = "insufficient unused quota for {} in flavor {}, {} more needed"
+TOO_SMALL = (
+    "insufficient quota for {} in flavor {}, previously considered podsets requests (0) + current podset request (16) "
+    "> maximum capacity (8)"
+)
+NO_PLACE = 'topology "{}" doesn\'t allow to fit any of 2 pod(s)'
 NATIVE_TEXT = "pod group is unschedulable: minCount (2) cannot be satisfied"
 
 
@@ -145,6 +157,44 @@ def labelled(*rack_of: str, gpus: int = 8) -> list[Json]:
 def checked(controller: str, *states: tuple[str, str]) -> list[Json]:
     """Return a Workload with its quota, whose AdmissionCheck `nodes` has a controller."""
     return [*queues("nodes"), admission_check("nodes", controller), reserved(*states)]
+
+
+def two_pools(*racks: tuple[str, str], topologies: tuple[str, str] = ("default", "default")) -> list[Json]:
+    """Return flavors `a` and `b` of one ClusterQueue, and nodes: n0 of the first (flavor, rack), and so on."""
+    pools = zip(("a", "b"), topologies, strict=True)
+    return [
+        local_queue("lq", "cq"),
+        cluster_queue(flavors=("a", "b")),
+        *(topology(name) for name in sorted(set(topologies))),
+        *(flavor_in(name, pool, {"pool": pool}) for pool, name in pools),
+        *(
+            node(f"n{index}", labels={**place(f"n{index}", rack), "pool": pool})
+            for index, (pool, rack) in enumerate(racks)
+        ),
+    ]
+
+
+def two_groups(*nodes_of: Json) -> list[Json]:
+    """Return a ClusterQueue with a flavor for whole GPUs and, in another resource group, one for parts of them."""
+    queue = cluster_queue(flavors=("a",))
+    parts = cluster_queue(flavors=("b",))["spec"]["resourceGroups"][0]
+    parts["coveredResources"] = [MIG]
+    parts["flavors"][0]["resources"][0]["name"] = MIG
+    queue["spec"]["resourceGroups"].append(parts)
+    made = two_pools()
+    return [queue if obj["kind"] == "ClusterQueue" else obj for obj in made] + list(nodes_of)
+
+
+def broken(obj: Json) -> Json:
+    """Return a queue that exists and cannot be understood."""
+    found = deepcopy(obj)
+    found["spec"]["stopPolicy"] = 5
+    return found
+
+
+def in_pool(pool: str) -> Tie:
+    """Return a podset's template that asks for the nodes of a pool."""
+    return Tie(spec={"nodeSelector": {"pool": pool}})
 
 
 KUEUE = (
@@ -233,6 +283,35 @@ KUEUE = (
     ),
     row("no-local-queue", "misconfigured", "queue missing, by object", *nodes(2), cluster_queue(), waits()),
     row("no-cluster-queue", "misconfigured", "queue missing, by object", *nodes(2), local_queue("lq", "cq"), waits()),
+    row(
+        "unreadable-local-queue",
+        "quota",
+        "what exists and cannot be understood is not missing",
+        *nodes(2),
+        broken(local_queue("lq", "cq")),
+        cluster_queue(),
+        flavor("gpu"),
+        waits("Pending", SIXTEEN),
+    ),
+    row(
+        "unreadable-cluster-queue",
+        "quota",
+        "what exists and cannot be understood is not missing",
+        *nodes(2),
+        local_queue("lq", "cq"),
+        broken(cluster_queue()),
+        flavor("gpu"),
+        waits("Pending", SIXTEEN),
+    ),
+    row(
+        "another-queue-is-unreadable",
+        "misconfigured",
+        "queue missing, by object: another one is unreadable",
+        *nodes(2),
+        local_queue("lq", "cq"),
+        broken(cluster_queue("other")),
+        waits("Pending", SIXTEEN),
+    ),
     *(
         row(
             f"cluster-queue-{reason}-{said}",
@@ -269,6 +348,42 @@ KUEUE = (
         *queued(
             "Pending", f"{SIXTEEN}, insufficient quota for {GPU} in flavor b, request > maximum capacity (24 > 16)"
         ),
+    ),
+    row(
+        "exceeds-in-one-flavor-and-no-place-in-another",
+        "fragmentation",
+        "the other flavor has the quota: what it lacks is a rack for two",
+        *two_pools(("a", "r1"), ("b", "r1"), ("b", "r2"), topologies=("ta", "tb")),
+        waits("Pending", f"{TO}main: {TOO_SMALL.format(GPU, 'a')}, {NO_PLACE.format('tb')}", in_rack()),
+    ),
+    row(
+        "exceeds-for-one-podset-of-two",
+        "exceeds_quota",
+        "the first podset may wait for quota; the second can never have it",
+        *queued(
+            "Pending",
+            f"{TO}l: {IN_USE.format(GPU, 'gpu', 8)}; {TO}w: {TOO_SMALL.format(GPU, 'gpu')}",
+            podset(1, "l"),
+            podset(2, "w"),
+        ),
+    ),
+    row(
+        "exceeds-in-the-flavor-that-lacks-cpu-too",
+        "exceeds_quota",
+        "cpu that is in use makes a quota of GPUs that is too small no larger",
+        *queued("Pending", f"{TO}main: {IN_USE.format('cpu', 'gpu', '500m')}, {TOO_SMALL.format(GPU, 'gpu')}"),
+    ),
+    row(
+        "exceeds-in-the-flavor-that-is-for-these-pods",
+        "exceeds_quota",
+        "a flavor that is not for these pods cannot admit them either",
+        *queued("Pending", f"{TO}main: flavor b doesn't match node affinity, {TOO_SMALL.format(GPU, 'gpu')}"),
+    ),
+    row(
+        "exceeds-in-a-text-that-is-cut",
+        "quota",
+        "what was cut out may name a flavor that is only in use",
+        *queued("Pending", f"{TO}main: {TOO_SMALL.format(GPU, 'gpu')}{', flavor x is not for it' * 300}"),
     ),
     row("preempting-by-reason", "preempting", "WaitingForPreemptedWorkloads", *queued("WaitingForPreemptedWorkloads")),
     row("preempting-by-text", "preempting", "Pending the preemption of 1 workload(s)", *queued("Pending", PREEMPTING)),
@@ -363,6 +478,114 @@ KUEUE = (
         node("n3", labels={**place("n3", "r3"), "gpu": "b"}),
         waits("Pending", FITS_SOME, in_rack()),
     ),
+    row(
+        "topology-at-the-end-of-a-long-text",
+        "fragmentation",
+        "the last of many flavors counts, too",
+        *labelled("r1", "r2"),
+        waits(
+            "Pending",
+            f"{TO}main: {''.join(f'flavor pool-{n:02} is not for these pods, ' for n in range(200))}"
+            f"{NO_PLACE.format('default')}",
+            in_rack(),
+        ),
+    ),
+    row(
+        "topology-podsets-with-a-flavor-each",
+        "topology_request",
+        "each podset may get another flavor: together they fit",
+        *two_pools(("a", "r1"), ("b", "r2")),
+        waits(
+            "Pending",
+            f"{TO}y: {NO_PLACE.format('default')}",
+            asking(podset(1, "x", tie=in_pool("a")), required=RACK),
+            asking(podset(1, "y", tie=in_pool("b")), required=RACK),
+        ),
+    ),
+    row(
+        "topology-podsets-of-two-resource-groups",
+        "topology_request",
+        "a podset gets a flavor that offers its GPUs",
+        *two_groups(
+            node("n0", labels={**place("n0", "r1"), "pool": "a"}),
+            node("n1", {MIG: 8}, labels={**place("n1", "r1"), "pool": "b"}),
+        ),
+        waits(
+            "Pending",
+            f"{TO}y: {NO_PLACE.format('default')}",
+            asking(podset(1, "x", gpus={MIG: 1}), required=RACK),
+            asking(podset(1, "y"), required=RACK),
+        ),
+    ),
+    row(
+        "topology-another-podset-needs-no-place",
+        "topology_request",
+        "a podset that the text does not name, and that asks for no place, may be in a flavor without a topology",
+        local_queue("lq", "cq"),
+        cluster_queue(flavors=("a", "b")),
+        topology(),
+        flavor_in(name="a", labels={"pool": "a"}),
+        flavor("b", {"pool": "b"}),
+        node("n0", labels={**place("n0", "r1"), "pool": "a"}),
+        node("n1", labels={"pool": "b"}),
+        waits("Pending", f"{TO}y: {NO_PLACE.format('default')}", podset(1, "x"), asking(podset(1, "y"), required=RACK)),
+    ),
+    row(
+        "topology-of-the-second-that-is-named",
+        "fragmentation",
+        "every topology that the text names counts: the GPUs of `tb` suffice in sum, and those of `ta` do not",
+        *two_pools(("a", "r1"), ("b", "r1"), ("b", "r2"), topologies=("ta", "tb")),
+        lone("other", "n0"),
+        waits("Pending", f"{TO}main: {NO_PLACE.format('ta')}, {NO_PLACE.format('tb')}", in_rack()),
+    ),
+    row(
+        "topology-with-a-podset-that-is-over",
+        "topology_request",
+        "a podset that has given all its quota back asks for nothing",
+        *labelled("r1"),
+        waits(
+            "Pending",
+            f"{TO}w: {NO_PLACE.format('default')}",
+            asking(podset(2, "l", reclaimed=2), required=RACK),
+            asking(podset(2, "w", gpus=4), required=RACK),
+        ),
+    ),
+    row(
+        "topology-host-and-slices-of-a-host",
+        "fragmentation",
+        "all four on one host, not only every two",
+        *labelled("r1", "r1"),
+        waits(
+            "Pending",
+            FITS_SOME,
+            asking(podset(4, gpus=4), required=HOST, podSetSliceRequiredTopology=HOST, podSetSliceSize=2),
+        ),
+    ),
+    row(
+        "topology-that-will-have-a-place",
+        "preempting",
+        "it would fit once the pods that terminate within their grace are gone, in the queue as well",
+        *labelled("r1", "r1"),
+        terminating(lone("old", "n1"), began=10),
+        waits("Pending", FITS_SOME, in_rack()),
+    ),
+    row(
+        "topology-behind-pods-that-do-not-go",
+        "capacity",
+        "their grace is over: nothing says that they will be gone",
+        *labelled("r1", "r1"),
+        terminating(lone("old", "n1"), began=100),
+        waits("Pending", FITS_SOME, in_rack()),
+    ),
+    row(
+        "topology-of-a-flavor-that-is-unreadable",
+        "topology_request",
+        "labels of a flavor are strings; one that cannot be understood may fit",
+        *labelled("r1", "r2")[:2],
+        {**flavor_in(), "spec": {"nodeLabels": {RACK: ["r1"]}, "topologyName": "default"}},
+        *labelled("r1", "r2")[3:],
+        waits("Pending", FITS_SOME, in_rack()),
+    ),
     row("quota-by-reason", "quota", "QuotaReserved False", *queued("WaitingForQuota", SIXTEEN)),
     row("quota-legacy", "quota", "legacy reason Pending", *queued("Pending", SIXTEEN)),
     row("quota-absent", "quota", "or absent: a brand-new Workload", *queued("")),
@@ -404,6 +627,16 @@ KUEUE = (
 )
 
 PODS = (
+    *(
+        row(
+            f"turned-away-for-{name}",
+            "unschedulable",
+            "a reason other than too few GPUs: the name of another resource begins as theirs",
+            *nodes(2),
+            *group(2, *away(2, f"0/2 nodes are available: 2 Insufficient {name}.")),
+        )
+        for name in OTHER_GPUS
+    ),
     row(
         "gated-admitted",
         "gated",

@@ -2855,14 +2855,52 @@ def test_unreadable_workload_is_not_gone():
     assert (seen.idle, seen.other) == (0, 8)
 
 
-def test_unreadable_pod_costs_that_pod():
-    """One broken pod is not counted, and the rest of the picture stands."""
-    broken = ready("w1", TRAIN, "n1")
-    broken["status"]["phase"] = "Dancing"
-    seen = look(*nodes(2), pod_group("train", 2), *up(1, TRAIN), broken)
+def broken(pod: dict) -> dict:
+    """Return a pod of which nobody can say what it is."""
+    return {**pod, "status": {**pod["status"], "phase": "Dancing"}}
+
+
+@pytest.mark.parametrize(
+    ("members", "state"),
+    [
+        (up(1, TRAIN), "partial"),
+        ([bound("w0", TRAIN, "n0")], "partial"),
+        ([ready("w0", TRAIN, "n0"), failed("w1", TRAIN, "n1")], "partial"),
+        ([new("w0", TRAIN)], "pending"),
+        ([unscheduled("w0", TRAIN, TIMEOUT)], "rejected"),
+        ([gated("w0", TRAIN)], "queued"),
+        ([terminating(ready("w0", TRAIN, "n0"), began=5, grace=300)], "stopping"),
+    ],
+)
+def test_a_pod_that_cannot_be_understood_may_be_the_member_that_a_gang_lacks(members: list, state: str):
+    """A gang that lacks members is not judged where its namespace has such pods: unknown is not zero."""
+    foreign = ready("w9", TRAIN, "n1", namespace="elsewhere")
+    known = look(*nodes(2), pod_group("train", 2), *members, broken(foreign))
+    assert known.gang("train").state == state, "a pod of another namespace is no member"
+    seen = look(*nodes(2), pod_group("train", 2), *members, broken(ready("w9", TRAIN, "n1")))
     gang = seen.gang("train")
-    assert gang.state == "partial"
-    assert classes(gang) == {"ready": 1, "missing": 1}
+    assert (gang.state, gang.unobservable, gang.missing, gang.required) == (None, "ambiguous", 0, 2)
+    assert seen.unobservable("required") == {"ambiguous": 1}
+    assert (seen.idle, seen.busy, seen.other) == (0, 0, known.idle + known.busy + known.other)
+    assert not seen.picture.verdicts.blockers
+    assert not seen.picture.verdicts.deadlocked
+
+
+@pytest.mark.parametrize(
+    ("members", "state"),
+    [
+        (up(2, TRAIN), "running"),
+        ([ready("w0", TRAIN, "n0"), unscheduled("w1", TRAIN, NO_GPU)], "partial"),
+        ([ready("w0", TRAIN, "n0"), bound("w1", TRAIN, "n1")], "starting"),
+    ],
+)
+def test_a_gang_that_has_all_its_members_is_judged_beside_a_pod_that_cannot_be_understood(members: list, state: str):
+    """It lacks nobody who could be that pod: the rest of the picture stands."""
+    seen = look(*nodes(2), pod_group("train", 2), *members, broken(ready("x", LONE, "n1")))
+    whole = look(*nodes(2), pod_group("train", 2), *members)
+    assert seen.gang("train").state == whole.gang("train").state == state
+    assert (seen.busy, seen.idle) == (whole.busy, whole.idle)
+    assert seen.unobservable("required") == {}
 
 
 # === options =========================================================================================================

@@ -3,6 +3,7 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """What a check sees that follows the changes is what a fresh one sees: histories in which they once differed."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -58,9 +59,15 @@ class Following:
         self.deriver = Deriver(self.rules)
         self.facts: dict[tuple[str, str, str], Any] = {}
 
-    def see(self, *objects: Json, now: float = NOW, behind: str = "") -> Seen:
-        """Return what it sees when the cluster has become these objects; the source `behind` fails at present."""
+    def see(self, *objects: Json, now: float = NOW, behind: str = "", strange: Sequence[str] = ()) -> Seen:
+        """Return what it sees when the cluster has become these objects.
+
+        The source `behind` fails at present. `strange` are pods as NAMESPACE/NAME that are there, too, and cannot be
+        understood.
+        """
         facts, changes = {}, Changes(behind={behind: "unreachable"} if behind else {})
+        if strange:
+            changes.unreadable = {"pods": frozenset((name.split("/")[0], name.split("/")[1]) for name in strange)}
         for obj in objects:
             source, _ = SOURCES[obj["apiVersion"].split("/")[0], obj["kind"]]
             name = source, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
@@ -182,3 +189,32 @@ def test_pods_whose_workload_came_while_workloads_cannot_be_read_may_save_their_
     check = Following()
     check.see(*NODES)
     assert check.see(*NODES, *pods, behind=WORKLOADS).idle == 0
+
+
+def test_pods_that_cannot_be_understood_derive_their_namespace_anew(monkeypatch: pytest.MonkeyPatch):
+    """When the first of them comes and when the last one goes; in between and elsewhere nothing is done."""
+    cluster = [*NODES]
+    for index, space in enumerate(("a", "b")):
+        cluster += [pod_group("g", 2, namespace=space), ready("p", of_group("g"), f"n{index}", namespace=space)]
+    check = Following()
+    check.see(*cluster)
+    sorted_: list[str] = []
+    real = Deriver._sort
+
+    def sort(self: Deriver, component: Any, now: float) -> None:
+        sorted_.append(component.namespace)
+        real(self, component, now)
+
+    monkeypatch.setattr(Deriver, "_sort", sort)
+    states = []
+    for strange in ((), ("a/x",), ("a/x", "a/y"), ("a/y",), ()):
+        seen = check.see(*cluster, strange=strange)
+        states.append((seen.gang("g", "a").state, seen.gang("g", "b").state, seen.idle, list(sorted_)))
+        sorted_.clear()
+    assert states == [
+        ("partial", "partial", 16, []),
+        (None, "partial", 8, ["a"]),
+        (None, "partial", 8, []),
+        (None, "partial", 8, []),
+        ("partial", "partial", 16, ["a"]),
+    ]

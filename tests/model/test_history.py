@@ -19,6 +19,7 @@ from tests.model.build import (
     TIMEOUT,
     Json,
     bound,
+    job,
     of_group,
     of_workload,
     pod_group,
@@ -240,6 +241,17 @@ def test_a_source_that_is_always_forbidden_costs_only_itself() -> None:
     life.look(200, GROUP, unread=unread)
     members = [ready(name, of_group("train"), "n0", since=100, created=190) for name in "ab"]
     assert "assembled" in told(life.look(90, GROUP, *members, unread=unread))
+
+
+@pytest.mark.parametrize(("size", "partial"), [(1, "false"), (2, "unknown")])
+def test_an_eviction_of_what_is_no_gang(size: int, partial: str) -> None:
+    """A part of one pod cannot be placed; how many pods of a Deployment or an ordinary Job were is not looked at."""
+    life = Life()
+    owner = ("Job", "etl")
+    life.look(200, workload("wl", owner, podset(size), admitted=300))
+    evicted = workload("wl", owner, podset(size), admitted=300, evicted=("True", 190, "Preempted"))
+    found = happened(life.look(185, evicted, job("etl", size, 9, indexed=False))).evicted
+    assert found == {Evicted(TEAM, "lq", "cq", "preempted", "none", partial): 1}
 
 
 def test_old_evictions_of_a_workload_first_seen_are_no_news() -> None:

@@ -342,7 +342,11 @@ def held(world: World) -> dict[str, int]:
 
 
 def told(seen: Seen, rename: Callable[[str], str] = lambda name: name) -> dict[str, Any]:
-    """Return all that a picture tells, in a form that does not depend on order; `rename` is applied to namespaces."""
+    """Return all that a picture tells, in a form that does not depend on order; `rename` is applied to namespaces.
+
+    What happened is not in it: that is of two pictures, and a full derivation is a first one, which tells nothing. See
+    `test_happening_laws`.
+    """
     picture = seen.picture
 
     def queue(found: Any) -> tuple[str, ...]:
@@ -362,6 +366,7 @@ def told(seen: Seen, rename: Callable[[str], str] = lambda name: name) -> dict[s
         "nodes": {name: repr(totals) for name, totals in (picture.nodes or {}).items()},
         "unobservable": {key: number for key, number in picture.unobservable.items() if number},
         "unknown": set(picture.gpus.unknown),
+        "workloads": _workloads(picture, rename),
         "layouts": picture.layouts,
         "quotas": picture.quotas,
         "placements": {key: number for key, number in picture.summary.placements.items() if number},
@@ -383,6 +388,18 @@ def told(seen: Seen, rename: Callable[[str], str] = lambda name: name) -> dict[s
             for (engine, space, name), last in seen.memory.attention.items()
             if picture.now - last <= ATTENTION_AFTER
         },
+    }
+
+
+def _workloads(picture: Picture, rename: Callable[[str], str]) -> Any:
+    """Return what is told of Workloads."""
+    found = picture.workloads
+    if found is None:
+        return None
+    return {
+        "stages": {(rename(space), *rest): number for (space, *rest), number in found.stages.items() if number},
+        "since": {(rename(space), *rest): sorted(times.values()) for (space, *rest), times in found.clocks.items()},
+        "without_pods": {(rename(q.namespace), *q[1:]): number for q, number in found.without_pods.items() if number},
     }
 
 

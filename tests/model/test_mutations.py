@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from datadog_checks.kueue_gang.derive.deriver import derive
+from datadog_checks.kueue_gang.derive.deriver import Deriver, derive
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.transitions import Memory
 from datadog_checks.kueue_gang.facts import BadObjectError
-from datadog_checks.kueue_gang.facts.cluster import Cluster
+from datadog_checks.kueue_gang.facts.cluster import Changes, Cluster
 from tests.model.build import (
     ELASTIC_GATE,
     GPU,
@@ -34,6 +34,7 @@ from tests.model.build import (
     Json,
     Seen,
     bound,
+    condition,
     container,
     crashing,
     flavor,
@@ -118,6 +119,8 @@ def cluster() -> list[Json]:
         active=True,
     )
     packed["status"]["requeueState"]["requeueAt"] = stamp(-60)
+    timeouts = {"reason": "PodsReadyTimeout", "underlyingCause": "WaitForStart", "count": 3}
+    packed["status"]["schedulingStats"] = {"evictions": [timeouts, {"reason": "Preempted", "count": 1}]}
     packed["status"]["admissionChecks"] = [{"name": "capacity", "state": "Pending", "message": "asked"}]
     packed["spec"]["podSets"][0]["topologyRequest"] = {
         "required": "block",
@@ -150,6 +153,11 @@ def cluster() -> list[Json]:
         "levels": ["block"],
         "domains": [{"values": ["b1"], "count": 2}],
     }
+    # One that waits for a place: what it asks for is put together with the labels of its flavor.
+    waiting = workload("waits", ("JobSet", "waits"), podset(2, request={"required": "block"}))
+    waiting["status"]["conditions"].append(
+        condition("QuotaReserved", "False", 300, "Pending", 'topology "racks" allows to fit only 1 out of 2 pod(s)')
+    )
     usage = [{"name": "gpu", "resources": [{"name": GPU, "total": "8", "borrowed": "2"}]}]
     return [
         node("n0", labels={"pool": "train"}, taints=[taint("pool", "train"), taint(GPU)]),
@@ -164,7 +172,8 @@ def cluster() -> list[Json]:
         workload("ray-wl", ("RayCluster", "rc"), podset(1, "head"), podset(1, "workers"), admitted=400),
         job("el", 4, 4, elastic=True),
         local_queue("lq", "cq"),
-        flavor("gpu", {"pool": "train"}, [toleration("pool", "train")]),
+        flavor("gpu", {"pool": "train"}, [toleration("pool", "train")], topology="racks"),
+        waiting,
         {
             "apiVersion": "kueue.x-k8s.io/v1beta2",
             "kind": "ClusterQueue",
@@ -398,6 +407,53 @@ def test_a_grace_that_is_no_number_of_seconds_is_refused(grace: Any):
     refused = Counter[str]()
     assert _reduce(pod, reducers(RULES), refused) is None
     assert sum(refused.values()) == 1
+
+
+@pytest.mark.parametrize("value", [7, None, ["train"], {"a": "b"}])
+def test_a_flavor_whose_labels_are_no_texts_is_refused(value: Any):
+    """What is compared with the labels of nodes, and goes into sets, is text: one bad object costs that object."""
+    refused = Counter[str]()
+    assert _reduce(flavor("gpu", {"pool": value}), reducers(RULES), refused) is None
+    assert refused == {"BadObjectError": 1}
+
+
+@pytest.mark.parametrize(
+    "stats",
+    [
+        5,
+        "many",
+        [],
+        {"evictions": 5},
+        {"evictions": {"reason": "Preempted"}},
+        {"evictions": ["Preempted"]},
+        {"evictions": [{"reason": 5, "count": 1}]},
+        {"evictions": [{"reason": "Preempted", "count": "1"}]},
+        {"evictions": [{"reason": "Preempted", "count": -1}]},
+        {"evictions": [{"reason": "Preempted", "count": 1.5}]},
+        {"evictions": [{"reason": ["Preempted"], "underlyingCause": {}, "count": True}]},
+    ],
+)
+def test_bad_counts_of_evictions_cost_that_workload_only(stats: Any):
+    """A Workload whose schedulingStats nobody can read is left out; the one beside it is told."""
+    refused = Counter[str]()
+    bad, good = (workload(name, ("JobSet", name), podset(2), admitted=300) for name in ("bad", "good"))
+    bad["status"]["schedulingStats"] = stats
+    facts = [fact for obj in (bad, good) if (fact := _reduce(obj, reducers(RULES), refused)) is not None]
+    assert [fact.name for fact in facts] == ["good"]
+    assert sum(refused.values()) == 1
+
+
+def test_a_huge_count_of_evictions_is_a_number():
+    """The most that Kueue can count takes no time in proportion to it."""
+    most = 2**31 - 1
+    obj = workload("wl", ("JobSet", "js"), podset(2), admitted=300, evicted=("True", 50, "Preempted"))
+    reduce, deriver = reducers(RULES)["workloads.kueue.x-k8s.io"], Deriver(RULES)
+    before = reduce(obj)
+    obj["status"]["schedulingStats"] = {"evictions": [{"reason": "Preempted", "count": most}]}
+    after = reduce(obj)
+    deriver.apply(Changes(workloads=[(None, before)]), NOW)
+    evicted = deriver.apply(Changes(workloads=[(before, after)]), NOW + 15).happened.evicted
+    assert sum(evicted.values()) == most
 
 
 @pytest.mark.parametrize("value", [7, {}])

@@ -17,6 +17,7 @@ from tests.model.build import (
     cohort,
     flavor,
     gated,
+    local_queue,
     look,
     node,
     of_group,
@@ -240,3 +241,28 @@ def test_a_node_in_two_flavors_backs_both():
     seen = look(NODES[0], *flavors, queue)
     assert unbacked(seen) == {}
     assert dict(seen.picture.quotas.used) == {("cq", "ondemand", GPU): 8}
+
+
+def test_quota_is_not_called_unbacked_while_a_node_cannot_be_understood():
+    """What that node offers is not known: unknown is not zero."""
+    strange = node("strange")
+    strange["spec"]["taints"] = "x"
+    cluster = [node("n0"), flavor("gpu"), cluster_queue("cq", {"gpu": 16})]
+    assert unbacked(look(*cluster)) == {"gpu": 8}
+    assert look(*cluster, strange).picture.quotas.unbacked is None
+
+
+def test_a_workload_lacks_no_pods_where_some_cannot_be_understood():
+    """Neither its quota nor itself is called without pods while a pod of its namespace may be the one that it lacks."""
+    strange = ready("x", of_workload("w"), "n0")
+    strange["status"]["phase"] = "Dancing"
+    cluster = [node("n0"), cluster_queue("cq", {"gpu": 16}), flavor("gpu"), local_queue("lq", "cq"),
+               workload("w", ("JobSet", "train"), podset(2), admitted=500)]  # fmt: skip
+    seen = look(*cluster)
+    assert seen.picture.quotas.without_pods == {("cq", GPU): 16}
+    assert seen.picture.workloads is not None
+    assert sum(seen.picture.workloads.without_pods.values()) == 1
+    seen = look(*cluster, strange)
+    assert seen.picture.quotas.without_pods == {}
+    assert seen.picture.workloads is not None
+    assert not seen.picture.workloads.without_pods

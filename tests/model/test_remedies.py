@@ -23,11 +23,16 @@ from tests.model.build import (
     NO_GPU,
     NOW,
     OPTIMISTIC,
+    PLAIN_NO_GPU,
     TRIGGER,
     Json,
     Tie,
+    cluster_queue,
+    flavor,
+    local_queue,
     node,
     of_group,
+    of_kubeflow,
     of_workload,
     permit_waiter,
     pod_group,
@@ -266,6 +271,15 @@ def test_touch_a_pod_group() -> None:
     assert steps_of(*nodes(2), *waiting(2)) == (Step("touch_pod_group", "team/train"),)
 
 
+@pytest.mark.parametrize("of_kueue", [True, False])
+def test_there_is_no_pod_group_to_touch(of_kueue: bool) -> None:
+    """A gang that fits and is not tried again may have none: that of a Workload, or of a job alone."""
+    tie = of_workload("wl") if of_kueue else of_kubeflow("train")
+    members = [unscheduled(f"train-{index}", tie, PLAIN_NO_GPU) for index in range(2)]
+    near = shown(*nodes(2), *(queues() if of_kueue else ()), *([admitted()] if of_kueue else ()), *members).near
+    assert (near.blocker, near.steps) == ("not_retried", ())
+
+
 def test_label_a_node() -> None:
     """n1 lacks the rack; in the rack of n0 the gang of two would fit."""
     objects = [*topology_queues(), node("n0", labels=place("n0", "r1")), node("n1", labels=place("n1"))]
@@ -371,6 +385,85 @@ def test_raise_a_quota(reason: str, text: str, pods: int, amount: int) -> None:
 def test_a_quota_without_gpus_behind_it_is_not_raised() -> None:
     """A larger quota would let the gang in, and its pods would find no node."""
     assert steps_of(*nodes(1), *queues(), waits("WaitingForQuota", MORE_NEEDED.format(GPU, "gpu", 16))) == ()
+
+
+#: A text of a podset, and one more reason.
+TO = "couldn't assign flavors to pod set "
+IN_USE = "insufficient unused quota for {} in flavor {}, {} more needed"
+EIGHT = MORE_NEEDED.format(GPU, "gpu", 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "podsets"),
+    [
+        (f"{EIGHT}, {IN_USE.format('cpu', 'gpu', 2)}", [podset(2)]),
+        (f"{TO}main: {IN_USE.format('cpu', 'gpu', '500m')}", [podset(2)]),
+        (f"{TO}l: {IN_USE.format(GPU, 'gpu', 8)}; {TO}w: {IN_USE.format(GPU, 'gpu', 16)}",
+         [podset(1, "l"), podset(2, "w")]),
+        (f"{EIGHT}, topology \"default\" doesn't allow to fit any of 2 pod(s)", [podset(2)]),
+        (f"{EIGHT}, something that is not known", [podset(2)]),
+        # Kueue has not looked at the podset after one that can never be admitted.
+        (MAXIMUM.replace("main", "l"), [podset(1, "l"), podset(2, "w")]),
+    ],
+)  # fmt: skip
+def test_a_quota_that_is_not_all_that_lacks_is_not_raised(text: str, podsets: list[Json]) -> None:
+    """A step suffices alone: one GPU resource, for one podset, and nothing else that is said or may be."""
+    assert "raise_quota" not in {
+        step.action for step in steps_of(*nodes(6), *queues(), waits("Pending", text, *podsets))
+    }
+
+
+def test_the_quota_of_one_podset_of_two_is_raised() -> None:
+    """The other has what it needs: Kueue has looked at both, and names one."""
+    text = MORE_NEEDED.format(GPU, "gpu", 16).replace("main", "l")
+    found = steps_of(*nodes(3), *queues(), waits("Pending", text, podset(1, "l"), podset(2, "w")))
+    assert found == (Step("raise_quota", "cq", flavor="gpu", resource=GPU, amount=16),)
+
+
+def test_only_a_quota_with_gpus_behind_it_is_raised() -> None:
+    """Of two flavors the one on whose own nodes the gang fits, whatever the nodes of the other have free."""
+    objects = [
+        local_queue("lq", "cq"),
+        cluster_queue("cq", {"a": 8, "b": 8}),
+        *(flavor(name, {"pool": name}) for name in "ab"),
+        *(node(f"n{name}", labels={"pool": name}) for name in "ab"),
+        ready("lone", LONE, "na"),
+    ]
+    text = f"{MORE_NEEDED.format(GPU, 'a', 8)}, {IN_USE.format(GPU, 'b', 8)}"
+    found = steps_of(*objects, waits("WaitingForQuota", text, podset(2, gpus=4)))
+    assert found == (Step("raise_quota", "cq", flavor="b", resource=GPU, amount=8),)
+
+
+@pytest.mark.parametrize(("held", "cohort", "amount"), [(0, "", 8), (16, "", 24), (0, "all", None)])
+def test_a_quota_that_is_too_small_is_raised_by_what_is_in_use_too(held: int, cohort: str, amount: int | None) -> None:
+    """24 are asked for and 16 are the most: 8 more make it possible, and what others have of it makes it so now.
+
+    What the other queues of a cohort have of it is not in the queue's own status: nothing is told.
+    """
+    queue = cluster_queue("cq", {"gpu": 16}, reserved={"gpu": (held, 0)})
+    queue["spec"]["cohortName"] = cohort
+    objects = [*nodes(6), local_queue("lq", "cq"), queue, flavor("gpu")]
+    found = steps_of(*objects, waits("ExceedsMaxQuota", MAXIMUM, podset(3)))
+    told = Step("raise_quota", "cq", flavor="gpu", resource=GPU, amount=amount or 0)
+    assert found == ((told,) if amount else ())
+
+
+@pytest.mark.parametrize("text", [PREEMPTING, ""])
+def test_gpus_are_not_freed_for_a_gang_that_lacks_quota(text: str) -> None:
+    """It waits for what it preempts: the GPUs of a gang of another queue give it no quota."""
+    other = [pod_group("other", 2), *(ready(f"other-{index}", of_group("other"), f"n{index}") for index in range(2))]
+    near = shown(*nodes(2), *queues(), *other, waits("WaitingForPreemptedWorkloads", text)).near
+    assert (near.blocker, near.steps) == ("preempting", ())
+
+
+def test_gpus_are_freed_for_a_gang_that_lacks_a_place() -> None:
+    """It has its quota and will have its place once a pod has gone; the GPUs of another gang give it one now."""
+    objects = [*topology_queues(), *(node(f"n{index}", labels=place(f"n{index}", "r1")) for index in range(3))]
+    other = [pod_group("other", 2), *(ready(f"other-{index}", of_group("other"), "n1", gpus=4) for index in range(2))]
+    leaving = terminating(ready("old", LONE, "n2"), began=10)
+    near = shown(*objects, *other, leaving, waits("TopologyPlacementFailed", FITS_SOME, in_rack())).near
+    assert near.blocker == "preempting"
+    assert near.steps == (Step("free_gpus", "team/other", amount=8, state="running"),)
 
 
 def test_nothing_is_told_of_a_gang_that_runs() -> None:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from datadog_checks.kueue_gang.__about__ import __version__
 from datadog_checks.kueue_gang.commands import status
+from datadog_checks.kueue_gang.commands.terminal import CannotWriteError, plain
 from datadog_checks.kueue_gang.sources.errors import SourceError, harmless
 
 _EXAMPLES = """\
@@ -41,10 +42,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if options.context and (options.url or options.folder):
         options.parser.error("--context chooses in a kubeconfig: give it without --url and --from")
+    if options.gang and options.namespace:
+        options.parser.error("-n chooses gangs of the table: give it without NAMESPACE/GANG")
+    if sys.stdout is None:
+        print("error: standard output is closed", file=sys.stderr)
+        return 1
     try:
         return int(options.run(options))
     except (SourceError, status.NoGangError) as error:
+        print(f"error: {plain(str(error))}", file=sys.stderr)
+        return 1
+    except CannotWriteError as error:
         print(f"error: {error}", file=sys.stderr)
+        # What is left in the buffer must not fail again at exit.
+        sys.stdout = None
         return 1
     except KeyboardInterrupt:
         return 130

@@ -9,7 +9,7 @@ and last each member. Only steps that the fit engine verified are shown.
 
 from collections.abc import Callable, Iterator, Sequence
 
-from datadog_checks.kueue_gang.commands.terminal import BOLD, COLOURS, DIM, GREEN, RED, YELLOW, age, cut, painter
+from datadog_checks.kueue_gang.commands.terminal import BOLD, COLOURS, DIM, GREEN, RED, YELLOW, age, cut, painter, plain
 from datadog_checks.kueue_gang.derive.closeup import CloseUp, Member
 from datadog_checks.kueue_gang.derive.members import UP
 from datadog_checks.kueue_gang.derive.picture import NONE
@@ -61,19 +61,21 @@ def _lines(found: CloseUp, now: float, paint: Callable[[str, str], str], width: 
     held, idle = sum(view.allocated.values()), sum(view.idle.values())
     since = f" for {age(now - view.since)}" if view.since is not None else ""
     lines = [
-        paint(BOLD, f"{view.queue.namespace}/{view.name}") + "  " + paint(COLOURS.get(state, DIM), state + since),
-        f"  {_identity(found)}",
+        paint(BOLD, plain(f"{view.queue.namespace}/{view.name}"))
+        + "  "
+        + paint(COLOURS.get(state, DIM), state + since),
+        f"  {plain(_identity(found))}",
         f"  {up} of {_number(view.required)} required members are up; it holds {_held(held, idle)}",
     ]
-    lines += [f"  placement: {line}" for line in _placement(found)]
+    lines += [f"  placement: {plain(line)}" for line in _placement(found)]
     if found.blocker:
         more = ", deadlocked with another gang" if found.deadlocked else ""
         lines.append("  blocker: " + paint(RED, found.blocker + more))
     if found.kueue_says:
-        lines.append(f"  Kueue says: {found.kueue_says}")
+        lines.append(f"  Kueue says: {plain(found.kueue_says)}")
     if found.laggard and found.blocker:
-        lines.append("  laggard: " + paint(YELLOW, _sentence(found.laggard, now)))
-    lines += [f"  to unblock: {paint(GREEN, said(step))}" for step in found.steps[:_STEPS]]
+        lines.append("  laggard: " + paint(YELLOW, plain(_sentence(found.laggard, now))))
+    lines += [f"  to unblock: {paint(GREEN, plain(said(step)))}" for step in found.steps[:_STEPS]]
     if found.blocker and not found.steps:
         lines.append(paint(DIM, "  to unblock: no single step that the fit engine could verify"))
     return [*lines, *(["", *_table(found.members, now, paint, width)] if found.members else [])]
@@ -127,7 +129,7 @@ def _sentence(member: Member, now: float) -> str:
 
 
 def _table(members: Sequence[Member], now: float, paint: Callable[[str, str], str], width: int | None) -> list[str]:
-    rows = [_COLUMNS, *(_cells(one, now) for one in members)]
+    rows = [_COLUMNS, *(tuple(map(plain, _cells(one, now))) for one in members)]
     shown = [index for index in range(len(_COLUMNS)) if any(row[index] not in {"", "-"} for row in rows[1:])]
     widths = {index: max(len(row[index]) for row in rows) for index in shown}
     lines = ["  ".join(row[index].ljust(widths[index]) for index in shown).rstrip() for row in rows]

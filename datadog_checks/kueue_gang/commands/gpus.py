@@ -9,7 +9,7 @@ The amounts are those of the metrics: they are summed over the queues, and what 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from datadog_checks.kueue_gang.commands.terminal import RED
+from datadog_checks.kueue_gang.commands.terminal import RED, plain
 from datadog_checks.kueue_gang.derive.picture import Picture
 
 _USES: Final = ("busy", "idle", "other")
@@ -34,7 +34,7 @@ def lines(picture: Picture, namespaces: Sequence[str], paint: Callable[[str, str
         reserved = sum(amount for (_, name), amount in picture.gpus.reserved.items() if name == resource)
         told += [f"{reserved} of them reserved in the scheduler"] if reserved else []
         told += [f"{totals.unhealthy} unhealthy"] if totals and totals.unhealthy else []
-        found.append(f"{resource}: {', '.join(told)}")
+        found.append(plain(f"{resource}: {', '.join(told)}"))
         reasons = {reason for _, name, reason in picture.gpus.idle if name == resource}
         if reasons:
             idle = ", ".join(f"{_sum(picture.gpus.idle, resource, reason)} {reason}" for reason in sorted(reasons))

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from datadog_checks.kueue_gang import settings
@@ -34,6 +35,8 @@ from datadog_checks.kueue_gang.commands.terminal import (
     coloured,
     cut,
     painter,
+    plain,
+    show,
     width,
 )
 from datadog_checks.kueue_gang.derive.closeup import CloseUp
@@ -46,6 +49,8 @@ from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED
 from datadog_checks.kueue_gang.facts.rejections import EVENTS
 from datadog_checks.kueue_gang.sources.api import Api
 from datadog_checks.kueue_gang.sources.collector import Collector, Reading
+from datadog_checks.kueue_gang.sources.connection import Connection
+from datadog_checks.kueue_gang.sources.folder import FolderConnection
 from datadog_checks.kueue_gang.sources.resources import Resource
 
 _LOG = logging.getLogger(__name__)
@@ -69,6 +74,7 @@ _MEMBERS_WANTED: Final = 24
 #: Columns that are shortened when that is not enough, in this order, and the characters that are left of them at least.
 _SHORTENED: Final = (("MEMBERS", 12), ("GANG", 12), ("MEMBERS", 8), ("GANG", 8), ("BLOCKER", 8), ("HELD", 6))
 _GAP: Final = "  "
+_NO_PODS: Final = "pods could not be read"
 #: Names that are offered instead of one that is not there.
 _FEW: Final = 8
 
@@ -112,17 +118,16 @@ def run(options: argparse.Namespace) -> int:
                 # A copy, since the deriver moves the time of its own.
                 last = replace(picture)
                 near = _near(last, deriver, options)
+            if options.gang and not near and options.watch is None:
+                raise NoGangError("; ".join([_no_gang(last, options.gang), *_down(reading)]))
             if options.json:
                 ranked = sorted(last.gangs, key=_rank)
-                _show(as_json(last, ranked, near, reading, members=options.gang is not None))
+                show(as_json(last, ranked, near, reading, members=options.gang is not None), sys.stdout)
             else:
                 view = View(coloured(sys.stdout), width(sys.stdout), rules.namespaces)
-                shown = (
-                    gang.text(near, last.now, colour=view.colour, width=view.width)
-                    if options.gang
-                    else table(last, [*_down(reading), *_absent(resources, reading)], view)
-                )
-                _show((CLEAR if options.watch and sys.stdout.isatty() else "") + shown)
+                unseen = [*_undated(connection), *_down(reading), *_strange(reading), *_absent(resources, reading)]
+                shown = _gang(near, last, unseen, view, options.gang) if options.gang else table(last, unseen, view)
+                show((CLEAR if options.watch and sys.stdout.isatty() else "") + shown, sys.stdout)
             if options.watch is None:
                 return 0
             time.sleep(options.watch)
@@ -132,12 +137,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _near(picture: Picture, deriver: Deriver, options: argparse.Namespace) -> list[CloseUp]:
-    """Return the gangs that are shown from near: the one that was named, or all for JSON.
-
-    Raises:
-        NoGangError: there is none of that name.
-
-    """
+    """Return the gangs that are shown from near: the one that was named, if it is there, or all for JSON."""
     if options.gang is None:
         if not options.json:
             return []
@@ -145,11 +145,25 @@ def _near(picture: Picture, deriver: Deriver, options: argparse.Namespace) -> li
         return [seen.close_up(view, most=1) for view in picture.views if view.key in seen.gangs]
     namespace, name = options.gang
     found = [view for view in picture.gangs if (view.queue.namespace, view.name) == (namespace, name)]
-    if not found and options.watch is None:
-        msg = f"there is no gang {name} in namespace {namespace}; {_others(picture, namespace)}"
-        raise NoGangError(msg)
     seen = deriver.seen()
     return [seen.close_up(view) for view in found if view.key in seen.gangs]
+
+
+def _no_gang(picture: Picture, named: tuple[str, str]) -> str:
+    """Return why a gang that was named is not shown."""
+    if not picture.pods_known:
+        return _NO_PODS
+    namespace, name = named
+    return f"there is no gang {name} in namespace {namespace}; {_others(picture, namespace)}"
+
+
+def _gang(
+    near: Sequence[CloseUp], picture: Picture, unseen: Sequence[str], view: View, named: tuple[str, str]
+) -> str:  # fmt: skip
+    """Return the gang that was named as text, or why it is not shown, and what could not be seen."""
+    found = gang.text(near, picture.now, colour=view.colour, width=view.width) or plain(_no_gang(picture, named))
+    paint = painter(view.colour)
+    return "\n".join([found, *([""] if unseen else []), *(paint(YELLOW, plain(line)) for line in unseen)])
 
 
 def _others(picture: Picture, namespace: str) -> str:
@@ -162,8 +176,25 @@ def _others(picture: Picture, namespace: str) -> str:
     return f"there are gangs in {', '.join(places[:_FEW])}" if places else "there are no gangs"
 
 
-def _show(text: str) -> None:
-    print(text, flush=True)
+def _undated(connection: Connection) -> list[str]:
+    """Return a line that tells what the ages of a folder rest on, where it does not say of when it is."""
+    assumed = connection.assumed if isinstance(connection, FolderConnection) else None
+    if assumed is None:
+        return []
+    when = datetime.fromtimestamp(assumed, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return [f"no now.txt: ages are as of {when}, when the newest file was written"]
+
+
+def _strange(reading: Reading) -> list[str]:
+    """Return a line for each source with objects that could not be understood: how many, and some of them."""
+    lines = []
+    for source, found in sorted(reading.changes.unreadable.items()):
+        plural, dot, group = source.partition(".")
+        kind = plural if len(found) > 1 else f"{plural[:-3]}y" if plural.endswith("ies") else plural.removesuffix("s")
+        names = ["/".join(filter(None, name)) for name in sorted(found)]
+        more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
+        lines.append(f"not understood: {len(found)} {kind}{dot}{group}: {', '.join(names[:_FEW])}{more}")
+    return lines
 
 
 def _down(reading: Reading) -> list[str]:
@@ -199,7 +230,8 @@ def table(picture: Picture, unseen: Sequence[str], view: View) -> str:
     lines += ["", *_rows(gangs, picture, view.width, paint)] if gangs else []
     lines += ["", *gpus.lines(picture, view.namespaces, paint)] if picture.nodes or picture.gpus.allocated else []
     told = places.lines(picture)
-    lines += ["", *told, *(paint(RED, line) for line in places.misplaced(gangs))] if told else []
+    misplaced = (paint(RED, plain(line)) for line in places.misplaced(gangs))
+    lines += ["", *map(plain, told), *misplaced] if told else []
     lines += _unseen(picture, unseen, paint)
     return "\n".join(lines)
 
@@ -211,7 +243,7 @@ def _rank(gang: GangView) -> tuple[int, int, tuple[str, str, str]]:
 
 def _summary(picture: Picture, namespaces: Sequence[str]) -> list[str]:
     if not picture.pods_known:
-        return ["pods could not be read: no gangs are shown"]
+        return [f"{_NO_PODS}: no gangs are shown"]
     states = [gang.state or "not observable" for gang in picture.gangs]
     if not states:
         where = f" in namespace{'' if len(namespaces) == 1 else 's'} {', '.join(namespaces)}" if namespaces else ""
@@ -223,7 +255,7 @@ def _summary(picture: Picture, namespaces: Sequence[str]) -> list[str]:
 def _rows(
     gangs: Sequence[GangView], picture: Picture, width: int | None, paint: Callable[[str, str], str]
 ) -> list[str]:  # fmt: skip
-    cells = [dict(zip(_COLUMNS, _cells(gang, picture), strict=True)) for gang in gangs]
+    cells = [dict(zip(_COLUMNS, map(plain, _cells(gang, picture)), strict=True)) for gang in gangs]
     widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in _COLUMNS}
     if width is not None:
         widths = _fitted(widths, width)
@@ -290,4 +322,4 @@ def _amounts(amounts: Mapping[str, int]) -> str:
 
 def _unseen(picture: Picture, unseen: Sequence[str], paint: Callable[[str, str], str]) -> list[str]:
     lines = [*places.unobservable(picture), *unseen]
-    return ["", *(paint(YELLOW, line) for line in lines)] if lines else []
+    return ["", *(paint(YELLOW, plain(line)) for line in lines)] if lines else []

@@ -4,15 +4,18 @@
 """What the commands share to write to a terminal: colours, widths, ages.
 
 Colour is used on a terminal; NO_COLOR and FORCE_COLOR say otherwise. What is piped is as wide as it needs to be, and
-what goes to a terminal fits into it.
+what goes to a terminal fits into it. Texts that others wrote, such as those of conditions, may hold anything: they are
+shown as `plain`, so that they neither break a line nor steer the terminal.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from typing import TextIO
 
 _RESET = "\x1b[0m"
+_ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 BOLD, DIM, RED, GREEN, YELLOW = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m"
 CLEAR = "\x1b[H\x1b[2J"
 COLOURS = {
@@ -45,9 +48,55 @@ def painter(colour: bool) -> Callable[[str, str], str]:  # noqa: FBT001
     return (lambda code, text: f"{code}{text}{_RESET}") if colour else (lambda _code, text: text)
 
 
+class CannotWriteError(Exception):
+    """What is to be shown cannot be written."""
+
+
+def show(text: str, stream: TextIO) -> None:
+    """Write a text and a newline; what the stream's encoding does not have is written in other characters.
+
+    Raises:
+        CannotWriteError: the disk is full, or the like.
+        BrokenPipeError: nobody reads any more.
+
+    """
+    try:
+        print(_encodable(text, stream.encoding or "utf-8"), file=stream, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        msg = f"standard output cannot be written: {error.strerror or error}"
+        raise CannotWriteError(msg) from None
+
+
+def _encodable(text: str, encoding: str) -> str:
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        # Where a text was cut its width stays what it was.
+        text = re.sub(f"[^\n]{{0,2}}{_ELLIPSIS}", "...", text) if not _has(encoding, _ELLIPSIS) else text
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+    return text
+
+
+def _has(encoding: str, character: str) -> bool:
+    try:
+        character.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def plain(text: str) -> str:
+    """Return a text that others wrote in one line, without what would steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else " " if one.isspace() else "?" for one in text)
+
+
 def cut(text: str, most: int) -> str:
     """Return a text of at most so many characters."""
-    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return text if len(text) <= most else text[: most - 1] + _ELLIPSIS
 
 
 def age(seconds: float | None) -> str:

@@ -15,19 +15,21 @@ say it.
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.asks import Alternatives, requested, unplaced
 from datadog_checks.kueue_gang.derive.fit import Fits
 from datadog_checks.kueue_gang.derive.fleet import LATER, SOON
-from datadog_checks.kueue_gang.derive.kueue import Kueue
+from datadog_checks.kueue_gang.derive.kueue import Kueue, Offer
 from datadog_checks.kueue_gang.derive.labels import would_fit_labelled
 from datadog_checks.kueue_gang.derive.members import GROUP, PERMIT_REJECTION, PLACED, PREFILTER
+from datadog_checks.kueue_gang.derive.said import misfit, never, said
 from datadog_checks.kueue_gang.derive.states import Shape
 from datadog_checks.kueue_gang.facts.fields import Condition
 from datadog_checks.kueue_gang.facts.pods import Pod
 from datadog_checks.kueue_gang.facts.texts import families
-from datadog_checks.kueue_gang.facts.workloads import Workload
+from datadog_checks.kueue_gang.facts.workloads import PodSet, Workload
 
 #: States of gangs that nothing keeps from running.
 UNBLOCKED = frozenset({"running", "finishing", "stopping", "orphan"})
@@ -42,7 +44,6 @@ _HELD = ("is inactive", "is stopped")
 _MISSING = ("doesn't exist", "not found", "is terminating or missing")
 #: Somebody else holds the admission back.
 _GATED = "AdmissionGated"
-_MISFIT = re.compile(r"topology \"(?P<name>[^\"]*)\" (allows to fit|doesn't allow to fit)", re.ASCII)
 _FILTER = re.compile(r"\d+/\d+ nodes are available:", re.ASCII)
 _PIECES = re.compile(r"[,.:]\s+", re.ASCII)
 
@@ -96,6 +97,10 @@ def _never(_case: Case, _look: Outlook) -> bool:
     return False
 
 
+def _soon(look: Outlook) -> bool:
+    return not look.fits() and look.fits(SOON)
+
+
 def _refinable(case: Case) -> bool:
     return case.tries or "topology_request" in case.signs
 
@@ -112,7 +117,7 @@ BLOCKERS: tuple[_Row, ...] = (
     ("misconfigured", _never),
     ("backoff", _never),
     ("exceeds_quota", _never),
-    ("preempting", lambda case, look: case.tries and not look.fits() and look.fits(SOON)),
+    ("preempting", lambda case, look: case.tries and _soon(look)),
     ("pods_ready", _never),
     ("topology_request", _never),
     ("quota", _never),
@@ -155,6 +160,8 @@ def blocker(case: Case, look: Outlook | None) -> str:
 
 
 def _refined(case: Case, look: Outlook) -> str:
+    if case.asks and _soon(look):
+        return "preempting"
     return next((name for name, test in _BY_NODES if case.asks and test(case, look)), "topology_request")
 
 
@@ -167,9 +174,8 @@ def case_of(shape: Shape, kueue: Kueue, now: float, *, loses: bool = False) -> C
     signs = set(_queue_signs(workload, kueue, now)) if workload else set()
     if signs:
         if "topology_request" in signs and workload:
-            named = _misfit_of(workload)
-            flavors = (one for one in kueue.flavors_of(workload) if one[1] and named in {"", one[1].name})
-            return Case(frozenset(signs), requested(shape.gang, workload, flavors))
+            offers = kueue.offers_to(workload)
+            return Case(frozenset(signs), requested(shape.gang, workload, offers, _placing(workload)))
         return Case(frozenset(signs))
     signs |= set(_pod_signs(shape)) | ({"node_lost"} if loses else set())
     waiting = unplaced(shape)
@@ -209,27 +215,23 @@ _BY_CONDITION: tuple[tuple[str, Callable[[Condition], bool]], ...] = (
     ("misconfigured", lambda found: found.reason in {"Misconfigured", "NoMatchingFlavor"}),
     ("misconfigured", lambda found: any(words in found.message for words in _MISSING)),
     ("exceeds_quota", lambda found: found.reason == "ExceedsMaxQuota"),
-    # With several flavors one may be too small for ever and another only in use now.
-    (
-        "exceeds_quota",
-        lambda found: "> maximum capacity" in found.message and "insufficient unused quota" not in found.message,
-    ),
+    ("exceeds_quota", lambda found: never(found.message)),
     ("preempting", lambda found: found.reason == "WaitingForPreemptedWorkloads"),
     ("preempting", lambda found: "Pending the preemption of" in found.message),
     ("pods_ready", lambda found: found.reason == "WaitingForPodsReady"),
     ("pods_ready", lambda found: "to be in PodsReady condition" in found.message),
     ("topology_request", lambda found: found.reason == "TopologyPlacementFailed"),
-    ("topology_request", lambda found: _MISFIT.search(found.message) is not None),
+    ("topology_request", lambda found: misfit(found.message)),
     ("gated", lambda found: found.reason == _GATED),
 )
 
 
 def _queue_object_signs(workload: Workload, kueue: Kueue, reserved: Condition) -> Iterator[str]:
     local = kueue.local_queues.get((workload.namespace, workload.queue))
-    if local is None and "localqueues" in kueue.known:
+    if local is None and kueue.lacks("localqueues", workload.queue, workload.namespace):
         yield "misconfigured"
     queue = kueue.cluster_queue_of(workload)
-    if local and queue is None and "clusterqueues" in kueue.known:
+    if local and queue is None and kueue.lacks("clusterqueues", kueue.cluster_queue_name(workload)):
         yield "misconfigured"
     if (local and local.stopped) or (queue and queue.stopped):
         yield "suspended"
@@ -247,9 +249,22 @@ def _check_signs(workload: Workload, kueue: Kueue) -> Iterator[str]:
     yield "provisioning" if any(provisions) else "admission_check"
 
 
-def _misfit_of(workload: Workload) -> str:
-    match = _MISFIT.search(workload.conditions.get("QuotaReserved", _NO_CONDITION).message)
-    return match["name"] if match else ""
+def _placing(workload: Workload) -> Callable[[PodSet, Offer], bool]:
+    """Return which flavors a podset may get: those of the topologies that the text names for it, if it names some."""
+    podsets = {podset.name for podset in workload.podsets}
+    named: dict[str, set[str]] = {}
+    for one in said(workload.conditions.get("QuotaReserved", _NO_CONDITION).message):
+        if one.topologies:
+            named.setdefault(one.podset if one.podset in podsets else "", set()).update(one.topologies)
+
+    def may(podset: PodSet, offer: Offer) -> bool:
+        flavor, topology = offer
+        names = named.get(podset.name, named.get(""))
+        if topology is None:
+            return names is None and not podset.request and not flavor.topology
+        return names is None or topology.name in names
+
+    return may
 
 
 # --- what the pods say -----------------------------------------------------------------------------------------------
@@ -274,7 +289,13 @@ def _pod_signs(shape: Shape) -> Iterator[str]:
 
 
 def _for_gpus(text: str, pod: Pod) -> bool:
-    return any(f"Insufficient {resource}" in text for resource, _ in pod.spec.gpus)
+    return any(_insufficient(resource).search(text) for resource, _ in pod.spec.gpus)
+
+
+@lru_cache(maxsize=64)
+def _insufficient(resource: str) -> re.Pattern[str]:
+    """Return what finds the name of a resource, and none that only begins with it: gpu.shared, gpumem."""
+    return re.compile(rf"Insufficient {re.escape(resource)}(?![\w/-]|\.\w)", re.ASCII)
 
 
 def _turned_away(pod: Pod, name: str) -> bool:

@@ -10,14 +10,15 @@ has placed before one that pulls its image. It is what a person looks at first.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from datadog_checks.kueue_gang.derive.asks import requested
+from datadog_checks.kueue_gang.derive.asks import Alternatives, requested
 from datadog_checks.kueue_gang.derive.blockers import Case
 from datadog_checks.kueue_gang.derive.fit import Fits
 from datadog_checks.kueue_gang.derive.gangs import Gang
-from datadog_checks.kueue_gang.derive.kueue import Kueue
+from datadog_checks.kueue_gang.derive.kueue import Kueue, Offer
 from datadog_checks.kueue_gang.derive.members import PLACED, UP
 from datadog_checks.kueue_gang.derive.permit import CERTAIN
 from datadog_checks.kueue_gang.derive.picture import GangView, Picture
@@ -26,7 +27,7 @@ from datadog_checks.kueue_gang.derive.sizes import deletion_began, podset_of
 from datadog_checks.kueue_gang.derive.transitions import Key
 from datadog_checks.kueue_gang.facts.pods import Pod
 from datadog_checks.kueue_gang.facts.quantity import Units
-from datadog_checks.kueue_gang.facts.workloads import Workload
+from datadog_checks.kueue_gang.facts.workloads import PodSet, Workload
 
 #: From the least far to the farthest.
 _FAR = (
@@ -85,10 +86,12 @@ class Seen:
         found: tuple[Step, ...] = ()
         if blocker and self.picture.free_known:
             asks = case.asks if case else ()
-            if gang.workload and not asks and not gang.workload.admitted:
-                asks = requested(gang, gang.workload, self.kueue.flavors_of(gang.workload))
-            queue = view.queue.cluster_queue
-            plight = Plight(view.key, view.name, blocker, asks, gang.workload, queue, self._tenants())
+            workload = gang.workload
+            if workload and not asks and not workload.admitted:
+                asks = requested(gang, workload, self.kueue.offers_to(workload))
+            queue = self.kueue.cluster_queue_of(workload) if workload else None
+            flavored = partial(self._with_flavor, gang)
+            plight = Plight(view.key, view.name, blocker, asks, workload, queue, self._tenants(), flavored)
             found = self._steps(plight, most)
         members = members_of(zip(gang.members, classes, strict=True), self._lost_since)
         said = _kueue_says(gang.workload) if blocker and gang.workload else ""
@@ -103,6 +106,13 @@ class Seen:
         if key not in self._known:
             self._known[key] = tuple(islice(steps(plight, self.fits), most))
         return self._known[key]
+
+    def _with_flavor(self, gang: Gang, podset: str, flavor: str) -> Alternatives:
+        def may(one: PodSet, offer: Offer) -> bool:
+            return podset not in {"", one.name} or offer[0].name == flavor
+
+        workload = gang.workload
+        return requested(gang, workload, self.kueue.offers_to(workload), may) if workload else ()
 
     def _tenants(self) -> tuple[Tenant, ...]:
         if not self._all_tenants:

@@ -79,6 +79,11 @@ class Components:
         named = (component for components in self._by_name.values() for component in components.values())
         return iter({id(component): component for component in named}.values())
 
+    def within(self, namespaces: Iterable[str]) -> Iterator[Component]:
+        """Return every component of some namespaces once."""
+        for namespace in namespaces:
+            yield from {id(one): one for one in self._by_name.get(namespace, {}).values()}.values()
+
     def of(self, namespace: str, names: Iterable[str]) -> Component:
         """Return the component that has all these names, joining the ones that have some of them."""
         named = list(names)

@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from datadog_checks.kueue_gang.derive.closeup import Seen
 from datadog_checks.kueue_gang.derive.components import Component, Components, names_of_pod, put
-from datadog_checks.kueue_gang.derive.drawing import Context, classes_of, draw
+from datadog_checks.kueue_gang.derive.context import Context
+from datadog_checks.kueue_gang.derive.drawing import classes_of, draw
 from datadog_checks.kueue_gang.derive.gpus import NodeLedger
 from datadog_checks.kueue_gang.derive.guard import known_gang_schedulers
 from datadog_checks.kueue_gang.derive.history import History
@@ -110,7 +111,10 @@ class Deriver:
         # What nodes, time or context change may change the class of members that are the same.
         reclassify = self._on_nodes(moved_nodes) | self._told.overdue(now)
         # A clock that went back makes what was drawn for a later time unfounded.
+        doubted = self._context.doubted
         seen_anew = self._take_context(changes) or now < self._at
+        for component in self._components.within(doubted ^ self._context.doubted):
+            dirty[id(component)] = component
         if seen_anew:
             reclassify = {id(component): component for component in self._components}
         self._history.take(changes, self._queues, now)
@@ -284,6 +288,7 @@ class Deriver:
             nodes_in_step="nodes" not in changes.behind,
             places=self._topology.places,
             kueue=self._kueue.take(changes),
+            doubted=frozenset(namespace for namespace, _ in changes.unreadable.get("pods", ())),
         )
         before = self._context
         changed = (
@@ -425,5 +430,5 @@ class Deriver:
 
 
 def _but_pods(unreadable: Mapping[str, frozenset[tuple[str, str]]]) -> dict[str, frozenset[tuple[str, str]]]:
-    """Return the unreadable objects that others are seen against; a pod costs only itself."""
+    """Return the unreadable objects that all others are seen against; a pod is in no other namespace."""
     return {source: names for source, names in unreadable.items() if source != "pods"}

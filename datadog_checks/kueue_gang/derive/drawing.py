@@ -12,27 +12,25 @@ Everything is a function of the facts and of the time. `Drawn.until` tells when 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from datadog_checks.kueue_gang.derive import gpus as gpu
 from datadog_checks.kueue_gang.derive.blockers import UNBLOCKED, case_of
+from datadog_checks.kueue_gang.derive.context import Context
 from datadog_checks.kueue_gang.derive.gangs import Gang
 from datadog_checks.kueue_gang.derive.guard import is_served_by_name, unguarded
 from datadog_checks.kueue_gang.derive.history import Moment
 from datadog_checks.kueue_gang.derive.judging import Wait
-from datadog_checks.kueue_gang.derive.kueue import Kueue
 from datadog_checks.kueue_gang.derive.members import HOLDING, PLACED, member_class
 from datadog_checks.kueue_gang.derive.membership import Membership, Outsider
 from datadog_checks.kueue_gang.derive.permit import CERTAIN, POSSIBLE, Candidate, can_wait
 from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Gpus, Queue, Staged
-from datadog_checks.kueue_gang.derive.placement import NOWHERE, VIOLATION, Placement, Places, place
+from datadog_checks.kueue_gang.derive.placement import VIOLATION, Placement, place
 from datadog_checks.kueue_gang.derive.quota import without_pods
-from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.stages import counts, stage_of, stage_since
 from datadog_checks.kueue_gang.derive.states import FINISHED, UNPLACED, Shape, since, state_of
 from datadog_checks.kueue_gang.derive.transitions import ATTENTION_AFTER, STILL, Key, Memory
-from datadog_checks.kueue_gang.facts.nodes import Node
 from datadog_checks.kueue_gang.facts.pods import Pod
 from datadog_checks.kueue_gang.facts.quantity import Units
 from datadog_checks.kueue_gang.facts.workloads import Workload
@@ -46,42 +44,6 @@ _ALARMING = frozenset({"partial", "degraded", "starting"})
 _FINISHING_AT_MOST = 600.0
 _CERTAIN = frozenset({CERTAIN})
 _TERMINATING = frozenset({"terminating"})
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a component is seen against.
-
-    `nodes` is None where they were not read; `unreadable_nodes` exist and could not be understood; `lost_from` says
-    when those that are not Ready turn lost. `queues` maps (namespace, LocalQueue) to its ClusterQueue. `schedulers` are
-    the names known to serve gangs, `workloads_known` is False where Kueue is there and its Workloads were not read,
-    `nodes_in_step` is False where nodes may have come that are not known, `kueue` has Kueue's other objects,
-    `places` is what placement is judged by.
-    """
-
-    rules: Rules
-    nodes: Mapping[str, Node] | None
-    lost_from: Mapping[str, float]
-    unreadable_nodes: frozenset[str]
-    queues: Mapping[tuple[str, str], str]
-    schedulers: frozenset[str]
-    workloads_known: bool = True
-    nodes_in_step: bool = True
-    kueue: Kueue = field(default_factory=Kueue)
-    places: Places = NOWHERE
-
-    def is_lost(self, pod: Pod, now: float) -> bool:
-        """Tell whether a pod's node is absent, or has not been Ready for more than the grace.
-
-        Nobody knows while the nodes, or just that one, cannot be read; one that came since they were read is not lost.
-        """
-        node = pod.node
-        if not node or self.nodes is None:
-            return False
-        if node not in self.nodes:
-            return self.nodes_in_step and node not in self.unreadable_nodes
-        time = self.lost_from.get(node)
-        return time is not None and now > time
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +115,8 @@ def draw(
     for candidate in settled:
         drawing.gang(candidate)
     drawing.outsiders(found.outsiders)
-    drawing.without_pods = without_pods(found.workloads)
+    # Pods that a Workload lacks may be those that could not be understood.
+    drawing.without_pods = without_pods(one for one in found.workloads if one[0].namespace not in context.doubted)
     for workload, _, number in found.workloads:
         drawing.workload(workload, number)
     return drawing.drawn(), drawing.moments
@@ -198,6 +161,7 @@ class _Drawing:
         gang = candidate.gang
         shape = Shape(gang, candidate.classes)
         shape.ran_before = self._ran_before(shape)
+        shape.doubted = gang.namespace in self.context.doubted
         state = state_of(shape)
         if self.context.lost_from:
             for pod in gang.members:
@@ -265,7 +229,7 @@ class _Drawing:
                 state=state,
                 since=began,
                 required=gang.required,
-                missing=shape.missing,
+                missing=0 if shape.ambiguous else shape.missing,
                 classes=dict(shape.counts),
                 requested=self._requested(shape),
                 allocated=allocated,
@@ -274,7 +238,7 @@ class _Drawing:
                 requeues=gang.workload.requeues if gang.workload else 0,
                 permit_oldest=min((pod.nominated_at for pod in waiters if pod.nominated_at is not None), default=None),
                 unguarded=reasons,
-                unobservable=gang.unobservable,
+                unobservable=shape.unobservable,
                 attention=self._attention(shape, state, began, reasons, placement),
                 placement=placement,
             )
@@ -288,7 +252,7 @@ class _Drawing:
         stage = stage_of(workload)
         admitted = workload.conditions.get("Admitted")
         due = None if admitted is None or admitted.since is None else admitted.since + self.rules.grace
-        here = not (workload.elsewhere or workload.variants)
+        here = not (workload.elsewhere or workload.variants or workload.namespace in self.context.doubted)
         empty = workload.admitted and not pods and here and due is not None and self.now > due
         self._change_at(due if not pods else None)
         self.staged.append(Staged(workload.name, queue, stage, stage_since(workload, stage), without_pods=empty))
@@ -393,8 +357,8 @@ class _Drawing:
 
     def _count_unobservable(self, shape: Shape, *, counted_waits: bool) -> None:
         gang, counted = shape.gang, self.unobservable
-        if gang.unobservable:
-            counted["required", gang.unobservable] += 1
+        if shape.unobservable:
+            counted["required", shape.unobservable] += 1
         if is_served_by_name(gang) and not self.context.schedulers:
             counted["guard", "not_configured"] += 1
         if shape.counts[POSSIBLE]:

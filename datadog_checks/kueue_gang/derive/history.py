@@ -214,13 +214,18 @@ class History:
         name = workload.namespace, workload.name
         key = self._of_workload.get(name)
         attempt = self._attempts.get(key) if key else None
-        # Of an admission that came and went since the picture before nobody has seen the pods.
-        partial = attempt.gang_partial if attempt and attempt.admitted is not None and name not in told else "unknown"
+        unseen = eviction.number
+        if attempt and attempt.admitted is not None and name not in told:
+            self._happened.evicted[Evicted(*place, eviction.reason, eviction.cause, attempt.gang_partial)] += 1
+            unseen -= 1
+            if key and attempt.gang_partial == "true":
+                at = self._at if eviction.at is None else eviction.at
+                self._happened.gangs.append(Note("evicted", attempt.name, at, key, eviction.reason))
         told.add(name)
-        self._happened.evicted[Evicted(*place, eviction.reason, eviction.cause, partial)] += 1
-        if partial == "true" and key and attempt:
-            at = self._at if eviction.at is None else eviction.at
-            self._happened.gangs.append(Note("evicted", attempt.name, at, key, eviction.reason))
+        if unseen:
+            # Of an admission that came and went since the picture before nobody has seen the pods; one pod has no part.
+            partial = "false" if sum(podset.count for podset in workload.podsets) == 1 else "unknown"
+            self._happened.evicted[Evicted(*place, eviction.reason, eviction.cause, partial)] += unseen
 
     # --- gangs -------------------------------------------------------------------------------------------------------
 
@@ -289,7 +294,7 @@ class History:
 
     def _take_events(self, changes: Iterable[tuple[Rejection | None, Rejection | None]]) -> None:
         for old, new in changes:
-            # What was there at the first reading is old. What a new list brings again is not later than what was counted.
+            # What was there at the first reading is old; what a new list brings again is not later than what counted.
             if new and self._begun is not None and new.at > max(self._begun + _WHOLE, old.at if old else -inf):
                 self._events.setdefault((new.namespace, new.pod), []).append((new.at, new.reason))
 

@@ -18,6 +18,10 @@ from datadog_checks.kueue_gang.facts.workloads import Workload
 
 _Name = TypeVar("_Name", bound=Hashable)
 _Fact = TypeVar("_Fact")
+#: A flavor, with its Topology where it has one that is known.
+Offer = tuple[ResourceFlavor, Topology | None]
+#: By GPU resource.
+Offers = Mapping[str, tuple[Offer, ...]]
 _SOURCES = frozenset({"localqueues", "clusterqueues", "resourceflavors", "topologies", "admissionchecks"})
 
 
@@ -25,7 +29,8 @@ _SOURCES = frozenset({"localqueues", "clusterqueues", "resourceflavors", "topolo
 class Kueue:
     """Kueue's objects by name, LocalQueues by (namespace, name).
 
-    `known` are the sources that were read and are in step: only there the absence of an object is a fact.
+    `known` are the sources that were read and are in step: only there the absence of an object is a fact, unless it is
+    one of the `unreadable`, (namespace, name) by source, which exist and could not be understood.
     """
 
     local_queues: Mapping[tuple[str, str], LocalQueue] = field(default_factory=dict)
@@ -34,21 +39,39 @@ class Kueue:
     topologies: Mapping[str, Topology] = field(default_factory=dict)
     checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
     known: frozenset[str] = frozenset()
+    unreadable: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+
+    def lacks(self, source: str, name: str, namespace: str = "") -> bool:
+        """Tell whether an object that is not among these does not exist."""
+        return source in self.known and (namespace, name) not in self.unreadable.get(source, frozenset())
 
     def cluster_queue_of(self, workload: Workload) -> ClusterQueue | None:
         """Return the ClusterQueue that a Workload is in or waits for, None where that is not known."""
-        local = self.local_queues.get((workload.namespace, workload.queue))
-        name = workload.cluster_queue or (local.cluster_queue if local else "")
-        return self.cluster_queues.get(name)
+        return self.cluster_queues.get(self.cluster_queue_name(workload))
 
-    def flavors_of(self, workload: Workload) -> tuple[tuple[ResourceFlavor, Topology | None], ...]:
-        """Return the flavors with GPUs that a Workload may get, with the Topology of each that has one."""
+    def cluster_queue_name(self, workload: Workload) -> str:
+        """Return the name of the ClusterQueue that a Workload is in or waits for, '' where that is not known."""
+        local = self.local_queues.get((workload.namespace, workload.queue))
+        return workload.cluster_queue or (local.cluster_queue if local else "")
+
+    def offers_to(self, workload: Workload) -> Offers:
+        """Return the flavors that offer each GPU resource to a Workload, with the Topology of each that has one.
+
+        There are none where one of them exists, or its Topology, and is not known: the others are not all.
+        """
         queue = self.cluster_queue_of(workload)
-        return tuple(
-            (flavor, self.topologies.get(flavor.topology))
-            for name in dict.fromkeys(one.flavor for one in (queue.quota if queue else ()))
-            if (flavor := self.flavors.get(name))
-        )
+        found: dict[str, tuple[Offer, ...]] = {}
+        for one in queue.quota if queue else ():
+            flavor = self.flavors.get(one.flavor)
+            topology = self.topologies.get(flavor.topology) if flavor else None
+            if flavor is None:
+                if not self.lacks("resourceflavors", one.flavor):
+                    return {}
+                continue
+            if flavor.topology and topology is None and not self.lacks("topologies", flavor.topology):
+                return {}
+            found[one.resource] = (*found.get(one.resource, ()), (flavor, topology))
+        return found
 
 
 class KueueObjects:
@@ -74,8 +97,9 @@ class KueueObjects:
             _take(self._checks, changes.checks, _name, _itself),
         ]
         known = frozenset(one for one in _SOURCES if one not in changes.unread and one not in changes.behind)
-        if any(news) or known != now.known:
-            self._now = replace(now, known=known)
+        unreadable = {one: names for one, names in changes.unreadable.items() if one in _SOURCES}
+        if any(news) or known != now.known or unreadable != now.unreadable:
+            self._now = replace(now, known=known, unreadable=unreadable)
         return self._now
 
 

@@ -149,7 +149,8 @@ class QuotaBook:
         """
         found = Quotas() if CLUSTER_QUEUES in changes.unread else self._quotas
         checks = (CHECKS,) if any(queue.checks for queue in self._queues.values()) else ()
-        backing = "nodes" not in changes.unread and changes.tells(CLUSTER_QUEUES, COHORTS, FLAVORS, *checks)
+        nodes_known = "nodes" not in changes.unread and not changes.unreadable.get("nodes")
+        backing = nodes_known and changes.tells(CLUSTER_QUEUES, COHORTS, FLAVORS, *checks)
         return Quotas(
             nominal=found.nominal,
             reserved=found.reserved,

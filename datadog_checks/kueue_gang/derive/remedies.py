@@ -9,7 +9,6 @@ holds them in vain, then of the smallest). Each is supposed in the fit engine, a
 it: by GPUs, as all that the engine says.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -19,8 +18,11 @@ from datadog_checks.kueue_gang.derive.fit import Fits
 from datadog_checks.kueue_gang.derive.fleet import LATER, NOW, SOON, Fleet, Room
 from datadog_checks.kueue_gang.derive.labels import relabellings
 from datadog_checks.kueue_gang.derive.rooms import Held, plus
+from datadog_checks.kueue_gang.derive.said import Lack, Said, said
 from datadog_checks.kueue_gang.derive.transitions import Key
 from datadog_checks.kueue_gang.facts.nodes import Node
+from datadog_checks.kueue_gang.facts.podgroups import ENGINES
+from datadog_checks.kueue_gang.facts.queues import ClusterQueue
 from datadog_checks.kueue_gang.facts.workloads import Workload
 
 #: Value of a label that may be anything new.
@@ -31,14 +33,8 @@ OF_OBJECTS = frozenset({"quota", "exceeds_quota", "preempting", "not_retried"})
 _OF_QUOTA = OF_OBJECTS - {"not_retried"}
 #: Blockers that the nodes are behind.
 _OF_NODES = frozenset({"capacity", "node_labels", "fragmentation", "stuck_terminating", "preempting"})
-_MORE_NEEDED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\d+) more needed", re.ASCII)
-_MAXIMUM = re.compile(
-    r"insufficient quota for (\S+) in flavor (\S+), .*?\((\d+)\) \+ .*?\((\d+)\) > maximum capacity \((\d+)\)", re.ASCII
-)
-#: The same as older releases write it; 0.15.0 changed it.
-_OLD_MAXIMUM = re.compile(
-    r"insufficient quota for (\S+) in flavor (\S+), request > maximum capacity \((\d+) > (\d+)\)", re.ASCII
-)
+#: Engines whose gangs are PodGroups.
+_OF_POD_GROUPS = frozenset(engine.name for engine in ENGINES)
 
 
 class Step(NamedTuple):
@@ -72,32 +68,50 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Plight:
-    """A gang that does not run: its blocker, what is to be placed, and what else could be changed for it."""
+    """A gang that does not run: its blocker, what is to be placed, and what else could be changed for it.
+
+    `with_flavor` returns what is to be placed where a podset, by its name, gets that flavor.
+    """
 
     key: Key
     name: str
     blocker: str
     alternatives: Alternatives
     workload: Workload | None
-    cluster_queue: str
+    cluster_queue: ClusterQueue | None
     tenants: tuple[Tenant, ...]
+    with_flavor: Callable[[str, str], Alternatives]
+
+    @property
+    def kueue_says(self) -> tuple[Said, ...]:
+        """Return why Kueue does not give a quota, nothing where it did."""
+        reserved = self.workload.conditions.get("QuotaReserved") if self.workload else None
+        return said(reserved.message) if reserved and reserved.status is not True else ()
 
 
 def steps(plight: Plight, fits: Fits) -> Iterator[Step]:
     """Yield the steps that suffice, the cheapest first."""
-    if plight.blocker == "not_retried":
+    if plight.blocker == "not_retried" and plight.key[0] in _OF_POD_GROUPS:
         yield Step("touch_pod_group", f"{plight.key[1]}/{plight.name}")
     if not plight.alternatives:
         return
     if plight.blocker in _OF_QUOTA:
         yield from _quota(plight, fits)
-    if plight.blocker in _OF_NODES:
+    if plight.blocker in _OF_NODES and not _for_quota(plight):
         for search in (_labels, _uncordon, _remove, _free):
             yield from search(plight, fits)
 
 
 def _fits(plight: Plight, fits: Fits) -> bool:
     return any(fits.fits(asks) for asks in plight.alternatives)
+
+
+def _for_quota(plight: Plight) -> bool:
+    """Tell whether it is quota that others are preempted for: GPUs that are free elsewhere give none."""
+    workload, told = plight.workload, plight.kueue_says
+    if plight.blocker != "preempting" or workload is None or workload.admitted or workload.is_true("QuotaReserved"):
+        return False
+    return any(one.lacks for one in told) or not any(one.topologies for one in told)
 
 
 def _labels(plight: Plight, fits: Fits) -> Iterator[Step]:
@@ -170,16 +184,30 @@ def _nodes(fleet: Fleet) -> Iterator[tuple[str, Node, Room]]:
 
 
 def _quota(plight: Plight, fits: Fits) -> Iterator[Step]:
-    """Yield by how much the quota would have to be more, as Kueue tells it, where the GPUs are there to back it."""
-    condition = plight.workload.conditions.get("QuotaReserved") if plight.workload else None
-    if condition is None or not plight.cluster_queue or not _fits(plight, fits):
+    """Yield by how much a quota would have to be more, as Kueue tells it, where the GPUs are there to back it.
+
+    Only where it is all that lacks: one GPU resource, for one podset. Of several flavors each is a step of its own.
+    """
+    queue, workload, told = plight.cluster_queue, plight.workload, plight.kueue_says
+    if queue is None or workload is None or len(told) != 1 or told[0].more:
         return
-    reads: tuple[tuple[re.Pattern[str], Callable[[tuple[int, ...]], int]], ...] = (
-        (_MORE_NEEDED, lambda numbers: numbers[0]),
-        (_MAXIMUM, lambda numbers: numbers[0] + numbers[1] - numbers[2]),
-        (_OLD_MAXIMUM, lambda numbers: numbers[0] - numbers[1]),
-    )
-    for pattern, more in reads:
-        for resource, flavor, *numbers in pattern.findall(condition.message):
-            amount = more(tuple(map(int, numbers)))
-            yield Step("raise_quota", plight.cluster_queue, flavor=flavor, resource=resource, amount=amount)
+    (here,) = told
+    resources = {resource for podset in workload.podsets for resource, _ in podset.gpus}
+    lacking = {one.resource for one in here.lacks}
+    once = len({one.flavor for one in here.lacks}) == len(here.lacks)
+    for lack in here.lacks if once and len(lacking) == 1 and lacking <= resources else ():
+        amount = _short(lack, queue, last=here.podset in {"", workload.podsets[-1].name})
+        if amount and any(fits.fits(asks) for asks in plight.with_flavor(here.podset, lack.flavor)):
+            yield Step("raise_quota", queue.name, flavor=lack.flavor, resource=lack.resource, amount=amount)
+
+
+def _short(lack: Lack, queue: ClusterQueue, *, last: bool) -> int:
+    """Return by how much a quota is too small, 0 where that is not known.
+
+    One that is too small for ever has to be so much more than what others have of it, too, which only the own queue
+    tells; and Kueue does not look at the podsets after that.
+    """
+    if not lack.never or lack.amount is None:
+        return lack.amount or 0
+    in_use = sum(one.total for one in queue.reserved if (one.flavor, one.resource) == (lack.flavor, lack.resource))
+    return lack.amount + in_use if last and not queue.cohort else 0

@@ -75,11 +75,12 @@ class Reached(NamedTuple):
 
 
 class Eviction(NamedTuple):
-    """An eviction in the words of the tags, and when it was, None where that is not known."""
+    """Evictions in the words of the tags, when the last one was, None where that is not known, and their number."""
 
     reason: str
     cause: str
     at: float | None
+    number: int = 1
 
 
 def counts(workload: Workload) -> bool:
@@ -152,8 +153,7 @@ def evictions(old: Workload | None, new: Workload) -> Iterator[Eviction]:
     if (before or now) and before <= now:
         more = now - before
         for (reason, cause), number in more.items():
-            for _ in range(number):
-                yield Eviction(*_words(reason, cause), condition.since if condition else None)
+            yield Eviction(*_words(reason, cause), condition.since if condition else None, number)
     elif turned is not None:
         ready = new.conditions.get("PodsReady")
         cause = ready.reason if ready is not None and turned.reason == "PodsReadyTimeout" else ""

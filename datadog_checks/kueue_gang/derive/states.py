@@ -57,11 +57,15 @@ class Tally:
 
 @dataclass(slots=True)
 class Shape:
-    """A gang with the class of each member (aligned with `gang.members`), counted by podset."""
+    """A gang with the class of each member (aligned with `gang.members`), counted by podset.
+
+    `doubted`: its namespace has pods that could not be understood, any of which may be its member.
+    """
 
     gang: Gang
     classes: list[str]
     ran_before: bool = False
+    doubted: bool = False
     #: (what is counted of a podset, its members with their classes).
     parts: list[tuple[Tally, list[tuple[Pod, str]]]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -89,6 +93,16 @@ class Shape:
     def missing(self) -> int:
         """The members that do not exist, all podsets together."""
         return sum(tally.missing for tally in self.tallies)
+
+    @property
+    def ambiguous(self) -> bool:
+        """Tell whether members that seem not to exist may be pods that could not be understood, and work."""
+        return self.doubted and self.missing > 0
+
+    @property
+    def unobservable(self) -> str:
+        """Why nothing can be said of the gang, empty where it can."""
+        return self.gang.unobservable or ("ambiguous" if self.ambiguous and not _finished(self) else "")
 
     def each(self, test: Callable[[Tally], bool]) -> bool:
         """Tell whether a test holds for every podset."""
@@ -240,8 +254,8 @@ STATES: tuple[tuple[str, Callable[[Shape], bool]], ...] = (
 
 
 def state_of(shape: Shape) -> str | None:
-    """Return the state of a gang, None where what it requires cannot be known."""
-    if shape.gang.unobservable:
+    """Return the state of a gang, None where what it requires, or which members it has, cannot be known."""
+    if shape.unobservable:
         return None
     return next(name for name, test in STATES if test(shape))
 

@@ -92,9 +92,6 @@ def constraint(spec: Json) -> Constraint:
     required = mapping(mapping(affinity or {}, "nodeAffinity"), "requiredDuringSchedulingIgnoredDuringExecution")
     terms = tuple(_term(term) for term in items(required, "nodeSelectorTerms")) if required else None
     chosen = strings(spec, "nodeSelector") if selector else {}
-    if not all(isinstance(value, str) for value in chosen.values()):
-        msg = "nodeSelector has a value that is no string"
-        raise BadObjectError(msg)
     return _one(Constraint(tuple(sorted(chosen.items())), terms))
 
 

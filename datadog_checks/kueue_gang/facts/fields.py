@@ -18,6 +18,8 @@ Json = dict[str, Any]
 #: Longest text of a condition that is kept. The longest scheduler text that matters is far shorter; an object with a
 #: text of megabytes must not cost megabytes of memory.
 MAX_TEXT = 4096
+#: What stands in place of the middle of a longer one: of many reasons the last may be the one that counts.
+CUT = " [...] "
 
 _NO_MAPPING: Json = {}
 _NO_ITEMS: list[Any] = []
@@ -158,7 +160,12 @@ def identity(obj: Json) -> tuple[Json, str, str]:
 
 def strings(obj: Json, key: str) -> dict[str, str]:
     """Return the string-to-string mapping at `key` (labels, annotations, selectors)."""
-    return mapping(obj, key)
+    found = mapping(obj, key)
+    for value in found.values():
+        if not isinstance(value, str):
+            msg = f"{key} has a value that is {type(value).__name__}, not a string"
+            raise BadObjectError(msg)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +187,17 @@ def condition(obj: Json) -> Condition:
     return Condition(
         status=STATUSES[status],
         reason=text(obj, "reason"),
-        message=intern(text(obj, "message")[:MAX_TEXT]),
+        message=intern(_kept(text(obj, "message"))),
         since=moment(obj, "lastTransitionTime"),
     )
+
+
+def _kept(message: str) -> str:
+    """Return a text, or the beginning and the end of one that is too long."""
+    if len(message) <= MAX_TEXT:
+        return message
+    half = (MAX_TEXT - len(CUT)) // 2
+    return f"{message[:half]}{CUT}{message[-half:]}"
 
 
 def conditions(status: Json, wanted: frozenset[str]) -> dict[str, Condition]:

@@ -266,6 +266,9 @@ def _log_in(config_path: str | None, context: str | None, target: Target) -> _Lo
     except Exception as error:  # noqa: BLE001 - a kubeconfig can be wrong in any way
         # The package takes any YAML for a kubeconfig, and trips over what it is not.
         said = "it is no kubeconfig" if isinstance(error, TypeError | AttributeError) else str(error)
+        # KUBECONFIG may name several files.
+        if config_path and not any(map(os.path.exists, config_path.split(os.pathsep))):
+            said = f"{config_path} does not exist"
         msg = f"{target.name}: no configuration ({harmless(said or type(error).__name__)})"
         raise SourceError("unreachable", msg, target.absent) from None  # noqa: EM101 - a reason, no text
     return _Login(configuration, RESTClientObject(configuration).pool_manager)

@@ -34,7 +34,7 @@ class FolderConnection(Connection):
         """Name the folder.
 
         Raises:
-            SourceError: there is no such folder, or it holds no list.
+            SourceError: there is no such folder, it holds no list, or its now.txt holds no time.
 
         """
         super().__init__(FOLDER, 0, clock=clock)
@@ -44,7 +44,11 @@ class FolderConnection(Connection):
         if not (self._folder / "pods.json").is_file():
             msg = f"{FOLDER.name}: no pods.json in {folder}"
             raise SourceError("invalid", msg, FOLDER.wrong)  # noqa: EM101 - the reason, not the message
-        self.clock_offset = _moment(folder / "now.txt", files) - clock()
+        told = _moment(folder / "now.txt")
+        written = max(file.stat().st_mtime for file in files)
+        #: The moment that was assumed, None where the folder tells it.
+        self.assumed = written if told is None else None
+        self.clock_offset = (written if told is None else told) - clock()
 
     def read(self, path: str, query: Query = {}, *, accept: str = JSON) -> bytes:  # noqa: ARG002, B006 - never changed
         """Return the bytes of the file that holds the list at `path`. Raises SourceError."""
@@ -80,7 +84,13 @@ def _names(path: str) -> tuple[str, ...]:
     return (*names, f"{plural}.json") if plural not in {"podgroups", "workloads"} else names
 
 
-def _moment(file: Path, objects: list[Path]) -> float:
-    if file.is_file():
+def _moment(file: Path) -> float | None:
+    """Return the time that a file holds, None where there is none. Raises SourceError."""
+    if not file.is_file():
+        return None
+    try:
         return datetime.fromisoformat(file.read_text().strip()).timestamp()
-    return max(file.stat().st_mtime for file in objects)
+    except (OSError, OverflowError, ValueError):
+        msg = f"{FOLDER.name}: {file} holds no time"
+        advice = "give the moment of the recording in RFC 3339, such as 2026-01-31T12:00:00Z, or remove the file"
+        raise SourceError("invalid", msg, advice) from None  # noqa: EM101 - the reason, not the message
