@@ -37,6 +37,7 @@ from tests.model.build import (
     condition,
     container,
     crashing,
+    failed_scheduling,
     flavor,
     gated,
     job,
@@ -224,6 +225,7 @@ def cluster() -> list[Json]:
             "metadata": {"name": "racks"},
             "spec": {"levels": [{"nodeLabel": "block"}, {"nodeLabel": "kubernetes.io/hostname"}]},
         },
+        failed_scheduling("train-0", TIMEOUT, 100, 80),
         ready(
             "w0",
             of_group("train") + of_workload("wl"),

@@ -13,7 +13,6 @@ and are nothing here.
 """
 
 from dataclasses import dataclass
-from sys import intern
 
 from datadog_checks.kueue_gang.facts.fields import MAX_TEXT, Json, identity, mapping, moment, text
 from datadog_checks.kueue_gang.facts.texts import rejection
@@ -52,5 +51,4 @@ def rejection_event(obj: Json) -> Rejection | None:
     at = next((time for time in times if time is not None), None)
     if reason is None or at is None or not pod:
         return None
-    # The name of an Event is its own: to remember it for others would cost memory and serve nobody.
-    return Rejection(intern(namespace), name, pod, reason, at)
+    return Rejection(namespace, name, pod, reason, at)
