@@ -17,8 +17,9 @@ from datadog_checks.kueue_gang.derive.gpus import BUSY, IDLE, OTHER
 from datadog_checks.kueue_gang.derive.members import CLASSES
 from datadog_checks.kueue_gang.derive.picture import NONE
 from datadog_checks.kueue_gang.derive.placement import MATCH, UNOBSERVABLE, VIOLATION
-from datadog_checks.kueue_gang.derive.stages import CAUSES, REASONS, STAGES_SENT
+from datadog_checks.kueue_gang.derive.stages import STAGES_SENT
 from datadog_checks.kueue_gang.derive.states import STATES_SENT
+from datadog_checks.kueue_gang.facts.evictions import CAUSES, REASONS
 from datadog_checks.kueue_gang.facts.health import OK
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES
 from datadog_checks.kueue_gang.facts.texts import REJECTIONS

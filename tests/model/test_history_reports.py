@@ -13,13 +13,8 @@ import pytest
 
 from datadog_checks.kueue_gang.derive.picture import Picture
 from datadog_checks.kueue_gang.derive.rules import Rules
-from datadog_checks.kueue_gang.derive.stages import CAUSES, REASONS, evictions
-from datadog_checks.kueue_gang.sources.kueue_metrics import (
-    EVICTION_REASONS,
-    UNDERLYING_CAUSES,
-    eviction_reason,
-    underlying_cause,
-)
+from datadog_checks.kueue_gang.derive.stages import evictions
+from datadog_checks.kueue_gang.facts.evictions import CAUSES, REASONS
 from tests.model.build import (
     GPU,
     NO_GPU,
@@ -157,21 +152,46 @@ def test_b19_dcgm_exporter_342() -> None:
     assert not gpus.idle
 
 
-@pytest.mark.parametrize("reason", [*EVICTION_REASONS, "DeactivatedDueToRequeuingLimitExceeded", "NewInSomeRelease"])
-def test_b36_kueue_10613_reasons(reason: str) -> None:
-    """The same words for what Kueue's metrics and its objects call the reason of an eviction."""
-    word = evicted(reason, "WaitForStart")[0]
-    assert word == eviction_reason(reason)
+@pytest.mark.parametrize(
+    ("reason", "word"),
+    [
+        ("Preempted", "preempted"),
+        ("PodsReadyTimeout", "pods_ready_timeout"),
+        ("AdmissionCheck", "admission_check"),
+        ("ClusterQueueStopped", "cluster_queue_stopped"),
+        ("LocalQueueStopped", "local_queue_stopped"),
+        ("NodeFailures", "node_failures"),
+        ("FlavorMigration", "flavor_migration"),
+        ("Deactivated", "deactivated"),
+        ("InactiveWorkload", "deactivated"),
+        ("DeactivatedDueToRequeuingLimitExceeded", "deactivated"),
+        ("NewInSomeRelease", "other"),
+    ],
+)
+def test_b36_kueue_10613_reasons(reason: str, word: str) -> None:
+    """Each reason of an eviction in the word of the tag; one of a later release is `other`."""
+    assert evicted(reason, "WaitForStart")[0] == word
     assert word in REASONS
 
 
-@pytest.mark.parametrize("cause", [*UNDERLYING_CAUSES, "NewInSomeRelease"])
-def test_b36_kueue_10613_causes(cause: str) -> None:
-    """And for the cause, which is `none` where there is none; DeactivatedDueTo names it in the reason."""
-    assert evicted("PodsReadyTimeout", cause)[1] == underlying_cause(cause)
-    assert evicted(f"DeactivatedDueTo{cause}", "") == ("deactivated", underlying_cause(cause))
+@pytest.mark.parametrize(
+    ("cause", "word"),
+    [
+        ("WaitForStart", "wait_for_start"),
+        ("WaitForRecovery", "wait_for_recovery"),
+        ("AdmissionCheck", "admission_check"),
+        ("MaximumExecutionTimeExceeded", "maximum_execution_time_exceeded"),
+        ("RequeuingLimitExceeded", "requeuing_limit_exceeded"),
+        ("EvictedOnManagerCluster", "evicted_on_manager_cluster"),
+        ("NewInSomeRelease", "other"),
+    ],
+)
+def test_b36_kueue_10613_causes(cause: str, word: str) -> None:
+    """And each cause, which is `none` where there is none; DeactivatedDueTo names it in the reason."""
+    assert evicted("PodsReadyTimeout", cause)[1] == word
+    assert evicted(f"DeactivatedDueTo{cause}", "") == ("deactivated", word)
     assert evicted("Preempted", "") == ("preempted", "none")
-    assert {underlying_cause(cause), "none"} <= set(CAUSES)
+    assert {word, "none"} <= set(CAUSES)
 
 
 def evicted(reason: str, cause: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from datadog_checks.kueue_gang.facts.evictions import DEACTIVATED_DUE_TO, eviction_reason, underlying_cause
 from datadog_checks.kueue_gang.facts.fields import Condition
 from datadog_checks.kueue_gang.facts.workloads import Workload
 
@@ -36,31 +37,6 @@ STAGES: tuple[tuple[str, Callable[[Workload], bool]], ...] = (
 )
 _CONDITION = {EVICTING: "Evicted", READY: "PodsReady", ADMITTED: "Admitted", QUOTA_RESERVED: "QuotaReserved"}
 
-#: Reasons of evictions in the words of the tag, and those of deactivations with their cause.
-_REASONS = {
-    "Preempted": "preempted",
-    "PodsReadyTimeout": "pods_ready_timeout",
-    "AdmissionCheck": "admission_check",
-    "ClusterQueueStopped": "cluster_queue_stopped",
-    "LocalQueueStopped": "local_queue_stopped",
-    "NodeFailures": "node_failures",
-    "FlavorMigration": "flavor_migration",
-    "Deactivated": "deactivated",
-    # Up to Kueue 0.9.
-    "InactiveWorkload": "deactivated",
-}
-REASONS = (*dict.fromkeys(_REASONS.values()), "other")
-_CAUSES = {
-    "": "none",
-    "WaitForStart": "wait_for_start",
-    "WaitForRecovery": "wait_for_recovery",
-    "AdmissionCheck": "admission_check",
-    "MaximumExecutionTimeExceeded": "maximum_execution_time_exceeded",
-    "RequeuingLimitExceeded": "requeuing_limit_exceeded",
-    "EvictedOnManagerCluster": "evicted_on_manager_cluster",
-}
-CAUSES = (*_CAUSES.values(), "other")
-_DEACTIVATED_DUE_TO = "DeactivatedDueTo"
 #: A recovery is no first readiness.
 _RECOVERED = "Recovered"
 _RECOVERING = "WaitForRecovery"
@@ -166,6 +142,6 @@ def _counted(workload: Workload) -> Counter[tuple[str, str]]:
 
 def _words(reason: str, cause: str) -> tuple[str, str]:
     """Return reason and underlying cause in the words of the tags."""
-    if reason.startswith(_DEACTIVATED_DUE_TO):
-        reason, cause = "Deactivated", reason.removeprefix(_DEACTIVATED_DUE_TO)
-    return _REASONS.get(reason, "other"), _CAUSES.get(cause, "other")
+    if reason.startswith(DEACTIVATED_DUE_TO):
+        cause = reason.removeprefix(DEACTIVATED_DUE_TO)
+    return eviction_reason(reason), underlying_cause(cause) if cause else "none"

@@ -33,6 +33,7 @@ from datadog_checks.base.constants import ServiceCheck
 from prometheus_client import Metric
 from prometheus_client.samples import Sample
 
+from datadog_checks.kueue_gang.facts.evictions import eviction_reason, underlying_cause
 from datadog_checks.kueue_gang.sources.connection import read_body
 from datadog_checks.kueue_gang.sources.errors import KUEUE, SourceError, from_exception, from_status, invalid
 from datadog_checks.kueue_gang.sources.sockets import Sockets
@@ -102,28 +103,6 @@ RENAMES: Final[Mapping[str, str]] = {
 _LOCAL_QUEUE_RENAMES: Final[Mapping[str, str]] = {"name": "kueue_local_queue", "namespace": "kube_namespace"}
 _EVICTION_RENAMES: Final[Mapping[str, str]] = {"reason": "kueue_eviction_reason"}
 
-#: Kueue's reason of an eviction -> value of kueue_eviction_reason. InactiveWorkload is Kueue 0.9's word.
-EVICTION_REASONS: Final[Mapping[str, str]] = {
-    "Preempted": "preempted",
-    "PodsReadyTimeout": "pods_ready_timeout",
-    "AdmissionCheck": "admission_check",
-    "ClusterQueueStopped": "cluster_queue_stopped",
-    "LocalQueueStopped": "local_queue_stopped",
-    "NodeFailures": "node_failures",
-    "Deactivated": "deactivated",
-    "InactiveWorkload": "deactivated",
-    "FlavorMigration": "flavor_migration",
-}
-#: Kueue's cause below an eviction's reason -> value of underlying_cause.
-UNDERLYING_CAUSES: Final[Mapping[str, str]] = {
-    "WaitForStart": "wait_for_start",
-    "WaitForRecovery": "wait_for_recovery",
-    "AdmissionCheck": "admission_check",
-    "MaximumExecutionTimeExceeded": "maximum_execution_time_exceeded",
-    "RequeuingLimitExceeded": "requeuing_limit_exceeded",
-    "EvictedOnManagerCluster": "evicted_on_manager_cluster",
-}
-
 _ROLE: Final = "replica_role"
 _CUSTOM: Final = "custom_"
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -139,19 +118,6 @@ _BUCKETS: Final = (
 def snake_case(value: str) -> str:
     """Return one of Kueue's CamelCase words as a tag value."""
     return _CAMEL.sub("_", value).lower()
-
-
-def eviction_reason(value: str) -> str:
-    """Return the value of kueue_eviction_reason for Kueue's reason.
-
-    Up to Kueue 0.13 the metric said DeactivatedDueTo and the cause; the condition's reason still does.
-    """
-    return "deactivated" if value.startswith("DeactivatedDueTo") else EVICTION_REASONS.get(value, "other")
-
-
-def underlying_cause(value: str) -> str:
-    """Return the value of underlying_cause for Kueue's cause of an eviction."""
-    return UNDERLYING_CAUSES.get(value, "other")
 
 
 _Values = Mapping[str, Callable[[str], str]]
