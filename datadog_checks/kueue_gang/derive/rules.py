@@ -26,12 +26,31 @@ SLOTS = ((1, 1), (1, 8), (2, 8), (4, 8), (8, 8))
 
 
 @dataclass(frozen=True, slots=True)
+class TrainingRule:
+    """How the samples of one source of the option `training` become the throughput of a gang.
+
+    `unit` is what is counted, such as tokens; throughput is in units per second. `over_ranks` says how the pods of a
+    gang go together: sum or max. `stalled_after` are the seconds without progress after which a gang counts as stalled.
+    `metric` names, for a source of TrainJobs, which of their metrics is the throughput; empty: none is.
+    """
+
+    unit: str
+    over_ranks: str = "sum"
+    stalled_after: float = 300.0
+    train_jobs: bool = False
+    metric: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """What the user may decide. `gang_engines` None means: whatever is installed.
 
     `gang_schedulers` are the names of schedulers that serve gangs, empty where that is not known.
     `scheduler_versions` maps a schedulerName to the Kubernetes minor of its binary. `topology_levels` are node labels,
     widest level first, for clusters in which no flavor names a Topology; `slots` are (pods, GPUs a pod).
+    `activity` tells whether GPUs are asked for their activity, `inactive_after` the seconds without any after which one
+    counts as idle. `training` are the sources of throughput. `prices` are (GPU resource or node `label=value`, price of
+    a GPU for an hour), in the order in which they are tried.
     """
 
     gpus: GpuResources = field(default_factory=lambda: GpuResources(GPU_RESOURCES))
@@ -49,6 +68,10 @@ class Rules:
     topology_levels: tuple[str, ...] = ()
     slots: tuple[tuple[int, int], ...] = SLOTS
     elastic_flavors: frozenset[str] = frozenset()
+    activity: bool = False
+    inactive_after: float = 600.0
+    training: tuple[TrainingRule, ...] = ()
+    prices: tuple[tuple[str, float], ...] = ()
 
     def engine(self, name: str) -> bool:
         """Tell whether gangs of an engine are wanted."""

@@ -19,6 +19,7 @@ from datadog_checks.kueue_gang.facts.podgroups import PodGroup
 from datadog_checks.kueue_gang.facts.pods import Pod
 from datadog_checks.kueue_gang.facts.queues import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor
 from datadog_checks.kueue_gang.facts.rejections import Rejection
+from datadog_checks.kueue_gang.facts.signals import NO_SIGNALS, Signals, TrainJob
 from datadog_checks.kueue_gang.facts.topology import Topology
 from datadog_checks.kueue_gang.facts.workloads import Workload
 
@@ -101,7 +102,9 @@ class Changes:
     topologies: Sequence[Change[Topology]] = ()
     checks: Sequence[Change[AdmissionCheck]] = ()
     rejections: Sequence[Change[Rejection]] = ()
+    train_jobs: Sequence[Change[TrainJob]] = ()
     scheduler: SchedulerCount | None = None
+    signals: Signals = NO_SIGNALS
     unread: Mapping[str, str] = field(default_factory=dict)
     unreadable: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
     behind: Mapping[str, str] = field(default_factory=dict)
