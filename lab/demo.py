@@ -29,8 +29,8 @@ from datadog_checks.kueue_gang import KueueGangCheck
 from datadog_checks.kueue_gang.catalog import ALL, OWN, PREFIX, SCRAPED
 from datadog_checks.kueue_gang.commands import status, terminal
 from datadog_checks.kueue_gang.derive.picture import Picture
+from lab.recorded import SCENARIOS, scenario, side_by_side
 from lab.replay import Recording, ReplayServer
-from lab.scenarios import SCENARIOS, scenario, side_by_side
 
 _RESET, _BOLD, _DIM, _CYAN = "\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[36m"
 #: The most telling metrics, and how many series of each are shown in brief.

@@ -27,8 +27,8 @@ from typing import Final
 from datadog_checks.kueue_gang.catalog import ALL, GANG_TAGS, OWN, PREFIX, QUEUE_TAGS, SCRAPED, Metric
 from lab import blockers, demo, events, pictures
 from lab.cost import ASSUMPTIONS, LARGE, cost
+from lab.recorded import side_by_side
 from lab.replay import ReplayServer
-from lab.scenarios import side_by_side
 from lab.tags import TAGS
 
 ROOT: Final = Path(__file__).resolve().parent.parent

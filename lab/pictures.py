@@ -25,8 +25,8 @@ from rich.text import Text
 
 from datadog_checks.kueue_gang.commands import status
 from lab import demo
+from lab.recorded import scenario, side_by_side
 from lab.replay import ReplayServer
-from lab.scenarios import scenario, side_by_side
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 #: A gang that waits only because a node has no label, which no other tool tells: the recorded cluster, and the gang.

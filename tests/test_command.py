@@ -25,8 +25,8 @@ import yaml
 from datadog_checks.kueue_gang.commands import main
 from datadog_checks.kueue_gang.sources.collector import Collector, Reading
 from lab.apiserver import ApiServer
+from lab.recorded import scenario, side_by_side
 from lab.replay import ReplayServer
-from lab.scenarios import scenario, side_by_side
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = (sys.executable, "-m", "datadog_checks.kueue_gang", "status")

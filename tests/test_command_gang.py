@@ -16,8 +16,8 @@ from datadog_checks.kueue_gang.derive.blockers import UNBLOCKED
 from datadog_checks.kueue_gang.derive.remedies import ANY_VALUE, Step
 from datadog_checks.kueue_gang.sources.collector import Collector, Reading
 from lab import blockers
+from lab.recorded import scenario, side_by_side
 from lab.replay import ReplayServer
-from lab.scenarios import scenario, side_by_side
 from tests.model import build
 
 RED, GREEN, YELLOW, END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"

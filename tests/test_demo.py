@@ -15,8 +15,8 @@ import pytest
 from datadog_checks.kueue_gang.catalog import OWN
 from datadog_checks.kueue_gang.commands import main as kueue_gang
 from lab import demo
+from lab.recorded import SCENARIOS, scenario, side_by_side
 from lab.replay import CAPTURES, moments
-from lab.scenarios import SCENARIOS, scenario, side_by_side
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -26,8 +26,8 @@ from datadog_checks.kueue_gang.derive.blockers import NAMES as BLOCKERS
 from datadog_checks.kueue_gang.sources import kueue_metrics
 from lab import demo, metadata
 from lab.cost import Size, cost
+from lab.recorded import side_by_side
 from lab.replay import ReplayServer
-from lab.scenarios import side_by_side
 from lab.tags import TAGS
 
 ROOT = Path(__file__).resolve().parent.parent
