@@ -60,6 +60,8 @@ FORMATS: Final[Mapping[str, tuple[str, str]]] = {
     "blue": ("#2f7de1", _WHITE),
     "grey": (GREY, _WHITE),
 }
+#: Palettes whose colours stand beside them.
+_CUSTOM: Final = ("custom_bg", "custom_text")
 
 #: Palette of series -> its colours in their order; more series than colours begin anew.
 SERIES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -78,7 +80,7 @@ SERIES: Final[Mapping[str, tuple[str, ...]]] = {
     "gray": ("#8c9aa8", "#b9c2cc", "#5c6875", "#d8dee4"),
     "yellow": ("#f2b600", "#f7d465", "#b38600", "#fae8ac"),
 }  # fmt: skip
-#: What a palette of states paints by the word; other words take the next colour of `dog_classic`.
+#: Kind of a marker -> its colour.
 MARKERS: Final[Mapping[str, str]] = {
     "error": RED, "warning": YELLOW, "info": "#2f7de1", "ok": GREEN,
 }  # fmt: skip
@@ -109,11 +111,12 @@ class Paint(NamedTuple):
 def painted(value: float | None, formats: Iterable[Mapping[str, Any]]) -> Paint:
     """Return what the first format that the value meets asks for. Raises ValueError for one that is not known."""
     for one in formats:
-        if one["comparator"] not in _COMPARATORS or not {one["palette"]} & (FORMATS.keys() | {"custom_bg", "custom_text"}):
+        if one["comparator"] not in _COMPARATORS or one["palette"] not in {*FORMATS, *_CUSTOM}:
             msg = f"not a conditional format that the preview knows: {one['comparator']} {one['palette']}"
             raise ValueError(msg)
         if value is not None and _COMPARATORS[one["comparator"]](value, one["value"]):
-            background, text = FORMATS.get(one["palette"], (one.get("custom_bg_color", ""), one.get("custom_fg_color", "")))
+            own = one.get("custom_bg_color", ""), one.get("custom_fg_color", "")
+            background, text = FORMATS.get(one["palette"], own)
             return Paint(background, text, hidden=bool(one.get("hide_value")))
     return Paint()
 

@@ -6,9 +6,11 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from markupsafe import Markup
+
 from lab.preview import texts, widgets
 from lab.preview.colours import GROUPS
-from lab.preview.markup import Markup, Shown, filled
+from lab.preview.markup import Shown, filled
 from lab.preview.scene import SPANS, Definition, Scene, clock
 
 Renderer = Callable[[Definition, Scene], Shown]

@@ -1,59 +1,51 @@
 # (C) datadog-kueue-gang contributors 2026-present
 # All rights reserved
 # Licensed under a 3-clause BSD style license (see LICENSE)
-"""Data of a widget: its own queries and formulas, evaluated over the timeline."""
+"""Data of a widget: its own queries and formulas, evaluated over the timeline by `lab.evaluate`."""
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from datadog_checks.kueue_gang.catalog import ALL, PREFIX
-from lab.preview import stopgap
+from lab import evaluate
+from lab.evaluate import Row
 from lab.preview.numbers import Unit, unit_of
-from lab.preview.scene import Definition, Line, Row, Scene
+from lab.preview.scene import Definition, Line, Scene
+from lab.queries import names, parse_formula
 
 _METRIC: Final = re.compile(rf"{re.escape(PREFIX)}([a-z_.]+)\{{")
 
 
 def lines(request: Definition, definition: Definition, scene: Scene, display: str) -> list[Line]:
-    """Return the lines of a request of a timeseries, those of one formula after those of the one before."""
-    return stopgap.lines(request, scene, scene.window(definition), scene.interval(definition, display))
+    """Return the lines of a request of a timeseries, those of one formula after those of the one before.
+
+    Raises Refused (a ValueError) for queries that are not known.
+    """
+    begin, end = scene.window(definition)
+    interval = scene.interval(definition, display)
+    return [
+        Line(formula, series.tags, series.points)
+        for formula in request["formulas"]
+        for series in evaluate.formulas(_alone(request, formula), scene.samples, begin, end, interval, scene.chosen)[0]
+        if any(value is not None for _, value in series.points)
+    ]
+
+
+def _alone(request: Definition, formula: Definition) -> Definition:
+    """Return a request of one formula and its queries: on one graph those of another may have other groups."""
+    used = set(names(parse_formula(formula["formula"])))
+    return {**request, "formulas": [formula], "queries": [one for one in request["queries"] if one["name"] in used]}
 
 
 def rows(request: Definition, definition: Definition, scene: Scene) -> list[Row]:
-    """Return a row for each group of a request, in the order of its `sort`, cut to its count."""
-    found = stopgap.rows(request, scene, scene.window(definition))
-    return cut(ordered(found, request), request)
+    """Return a row for each group of a request, in its order and as many as it asks for.
 
-
-def ordered(found: Sequence[Row], request: Definition) -> list[Row]:
-    """Return rows as `sort` asks: by formulas or tags, the first of them most; without a value they come last.
-
-    Raises ValueError for an order that is not known.
+    Raises Refused (a ValueError) for queries that are not known.
     """
-    wanted = request.get("sort", {}).get("order_by") or [{"type": "formula", "index": 0, "order": "desc"}]
-    result = sorted(found, key=lambda row: sorted(row.tags.items()))
-    for one in reversed(wanted):
-        down = one["order"] == "desc"
-        if one["type"] == "group":
-            result.sort(key=lambda row, name=one["name"]: row.tags.get(name, ""), reverse=down)  # type: ignore[misc]
-        elif one["type"] == "formula":
-            index = one["index"]
-            there = [row for row in result if row.values[index] is not None]
-            there.sort(key=lambda row, index=index: row.values[index] or 0.0, reverse=down)  # type: ignore[misc]
-            result = there + [row for row in result if row.values[index] is None]
-        else:
-            msg = f"not an order that the preview knows: {one['type']}"
-            raise ValueError(msg)
-    return result
-
-
-def cut(found: Sequence[Row], request: Definition) -> list[Row]:
-    """Return as many rows as the request asks for, in `sort.count` or in the `limit` of its first formula."""
-    formulas = request.get("formulas", ())
-    limits = [formula["limit"]["count"] for formula in formulas if formula.get("limit", {}).get("count")]
-    count = request.get("sort", {}).get("count", min(limits, default=len(found)))
-    return list(found[:count])
+    begin, end = scene.window(definition)
+    interval = scene.interval(definition, "line")
+    found = evaluate.rows(request, scene.samples, begin, end, interval, scene.chosen)
+    return [row for row in found if any(value is not None for value in row.values)]
 
 
 def unit(request: Definition, formula: Definition) -> Unit:

@@ -26,6 +26,8 @@ _STEPS: Final = (1.0, 2.0, 5.0, 10.0)
 _TIME_STEPS: Final = (
     1, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800,
 )  # fmt: skip
+#: Units that an axis shows; words of other units would take the room of the lines.
+_ON_AXIS: Final = ("percent", "second", "minute", "hour")
 _FONT_FAMILY: Final = "NotoSans, 'Noto Sans', 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif"
 
 
@@ -75,7 +77,8 @@ def timeseries(
     )  # fmt: skip
     low, high, ticks = _scale(tops, unit, definition.get("yaxis", {}))
     figure.update_yaxes(
-        range=[low, high], gridcolor=_GRID, zeroline=False, tickvals=ticks, ticktext=[text(tick, unit) for tick in ticks],
+        range=[low, high], gridcolor=_GRID, zeroline=False, tickvals=ticks,
+        ticktext=[text(tick, unit if unit.name in _ON_AXIS else Unit()) for tick in ticks],
         automargin=True, fixedrange=True,
     )  # fmt: skip
     for marker in definition.get("markers", ()):
@@ -105,9 +108,8 @@ def _trace(
             fillcolor=_faded(colour, 0.75), **told,
         )  # fmt: skip
     marks = {"size": [6 if lonely else 0 for lonely in alone], "color": colour, "opacity": 1.0, "line": {"width": 0}}
-    return go.Scatter(
-        x=x, y=values, mode="lines+markers" if any(alone) else "lines", line=drawn, marker=marks, connectgaps=False, **told
-    )
+    mode = "lines+markers" if any(alone) else "lines"
+    return go.Scatter(x=x, y=values, mode=mode, line=drawn, marker=marks, connectgaps=False, **told)
 
 
 def _alone(values: Sequence[float | None]) -> list[bool]:
@@ -164,7 +166,8 @@ def _mark(figure: go.Figure, marker: Definition) -> None:
     if level not in MARKERS:
         msg = f"not a marker that the preview knows: {marker['display_type']}"
         raise ValueError(msg)
-    label = {"annotation_text": marker.get("label", "").strip(), "annotation_font": {"size": 10, "color": MARKERS[level]}}
+    font = {"size": 10, "color": MARKERS[level]}
+    label = {"annotation_text": marker.get("label", "").strip(), "annotation_font": font}
     value = marker["value"].replace(" ", "")
     if value.startswith("y="):
         dash = {"bold": "solid"}.get(line, _DASHES.get(line, "dash"))
@@ -187,10 +190,9 @@ def sparkline(line: Line, window: tuple[float, float], kind: str, low: str | Non
     if kind == "bars":
         figure.add_trace(go.Bar(x=x, y=y, marker={"color": colour}))
     else:
-        figure.add_trace(
-            go.Scatter(x=x, y=y, mode="lines", line={"color": colour, "width": 1.5}, fill="tozeroy" if kind == "area" else None,
-                       fillcolor=_faded(colour, 0.35))
-        )  # fmt: skip
+        fill = "tozeroy" if kind == "area" else None
+        line_style = {"color": colour, "width": 1.5}
+        figure.add_trace(go.Scatter(x=x, y=y, mode="lines", line=line_style, fill=fill, fillcolor=_faded(colour, 0.35)))
     figure.update_layout(
         template="none", margin={"l": 0, "r": 0, "t": 0, "b": 0}, showlegend=False, paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)", hovermode=False,
@@ -202,17 +204,22 @@ def sparkline(line: Line, window: tuple[float, float], kind: str, low: str | Non
     return figure
 
 
-def parts(kind: str, labels: Sequence[str], values: Sequence[float], written: Sequence[str], tones: Sequence[str]) -> go.Figure:
-    """Return a treemap or a sunburst of one level."""
+def parts(kind: str, pieces: Sequence[tuple[str, float, str]], tones: Sequence[str]) -> go.Figure:
+    """Return a treemap or a sunburst of one level, of pieces with a name, a size, and the size as it is written."""
     shown: dict[str, Any] = {
-        "labels": labels, "values": values, "text": written, "sort": False, "hovertemplate": "%{label}: %{text}<extra></extra>",
-        "marker": {"colors": tones},
-    }  # fmt: skip
+        "labels": [name for name, _, _ in pieces],
+        "values": [size for _, size, _ in pieces],
+        "text": [written for _, _, written in pieces],
+        "sort": False,
+        "hovertemplate": "%{label}: %{text}<extra></extra>",
+        "marker": {"colors": [tones[index % len(tones)] for index in range(len(pieces))]},
+    }
     if kind == "treemap":
-        made = go.Treemap(parents=["" for _ in labels], texttemplate="<b>%{label}</b><br>%{text}", **shown)
+        made = go.Treemap(parents=["" for _ in pieces], texttemplate="<b>%{label}</b><br>%{text}", **shown)
     else:
         # One level of a sunburst is a ring.
-        made = go.Pie(hole=0.55, texttemplate="%{label}<br>%{text}", textposition="inside", direction="clockwise", **shown)
+        inside = {"texttemplate": "%{label}<br>%{text}", "textposition": "inside"}
+        made = go.Pie(hole=0.55, direction="clockwise", **inside, **shown)
     figure = go.Figure(made)
     figure.update_layout(
         template="none", margin={"l": 4, "r": 4, "t": 4, "b": 4}, showlegend=False, paper_bgcolor="rgba(0,0,0,0)",

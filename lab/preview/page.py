@@ -16,6 +16,8 @@ from lab.preview.markup import HERE, filled
 from lab.preview.scene import Scene
 
 DASHBOARDS: Final = HERE.parent.parent / "assets" / "dashboards"
+#: A dashboard, and what it is looked at with.
+View = tuple[Mapping[str, Any], Scene]
 #: Those that stand first; others follow by name.
 _FIRST: Final = ("gpu_gangs_overview",)
 
@@ -31,17 +33,12 @@ def defaults(definition: Mapping[str, Any]) -> dict[str, str]:
     return {one["name"]: (one.get("defaults") or ["*"])[0] for one in definition.get("template_variables", ())}
 
 
-def html(
-    title: str, about: str, shown: Mapping[str, tuple[Mapping[str, Any], Scene]], links: Sequence[Mapping[str, str]] = ()
-) -> str:
+def html(title: str, about: str, shown: Mapping[str, View], links: Sequence[Mapping[str, str]] = ()) -> str:
     """Return a page of dashboards, each looked at with a scene. Raises as `dashboard.html` does."""
-    return str(
-        filled(
-            "page.html", title=title, about=about, links=links,
-            dashboards=[dashboard.html(name, definition, scene) for name, (definition, scene) in shown.items()],
-            css=_asset("page.css"), script=_asset("page.js"), library=Markup(get_plotlyjs()),  # noqa: S704
-        )  # fmt: skip
-    )
+    boards = [dashboard.html(name, definition, scene) for name, (definition, scene) in shown.items()]
+    library = Markup(get_plotlyjs())  # noqa: S704 - as the package has it
+    assets = {"css": _asset("page.css"), "script": _asset("page.js"), "library": library}
+    return str(filled("page.html", title=title, about=about, links=links, dashboards=boards, **assets))
 
 
 def _asset(name: str) -> Markup:

@@ -3,15 +3,16 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """What a dashboard is looked at with: a timeline, a moment, a span, and the values of the variables.
 
-The rest of the package asks only here for data: the lines of a timeseries, and the rows of anything that shows one
-value for each group.
+The rest of the package asks only here for the time that a widget shows, and for what a point of it stands for.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+from lab.samples import Samples, interval_of
 from lab.timeline import Timeline
 
 Definition = Mapping[str, Any]
@@ -22,8 +23,8 @@ SPANS: Final[Mapping[str, float]] = {
 }  # fmt: skip
 #: Lengths that a point of a timeseries may stand for, in seconds.
 _INTERVALS: Final = (10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 86_400)
-#: At most so many points are drawn across a widget; bars are wider.
-_POINTS: Final[Mapping[str, int]] = {"line": 240, "area": 240, "bars": 60}
+#: At most so many bars are drawn across a widget.
+_BARS: Final = 60
 
 
 class Line(NamedTuple):
@@ -39,13 +40,6 @@ class Line(NamedTuple):
         return [value for _, value in self.points if value is not None]
 
 
-class Row(NamedTuple):
-    """One group, with a value for each formula; None where the group has none."""
-
-    tags: Mapping[str, str]
-    values: tuple[float | None, ...]
-
-
 @dataclass(frozen=True)
 class Scene:
     """A timeline up to a moment (seconds since the epoch), seen over a span (seconds), with values for variables."""
@@ -55,6 +49,16 @@ class Scene:
     span: float = SPANS["1h"]
     variables: Mapping[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def samples(self) -> Samples:
+        """The points of the timeline, sorted for queries."""
+        return Samples(self.timeline)
+
+    @property
+    def chosen(self) -> Mapping[str, Sequence[str]]:
+        """The variables as queries take them."""
+        return {name: [value] for name, value in self.variables.items()}
+
     def window(self, definition: Definition) -> tuple[float, float]:
         """Return what a widget shows: its own live span where it has one. Raises ValueError for an unknown one."""
         name = definition.get("time", {}).get("live_span")
@@ -63,11 +67,12 @@ class Scene:
             raise ValueError(msg)
         return self.at - (SPANS[name] if name else self.span), self.at
 
-    def interval(self, definition: Definition, display: str) -> float:
-        """Return how many seconds a point stands for: as few as fit, and never less than a run of the check."""
+    def interval(self, definition: Definition, display: str) -> int:
+        """Return how many seconds a point stands for: as the app has it, and never less than a run of the check."""
         begin, end = self.window(definition)
-        least = max((end - begin) / _POINTS[display], self.timeline.interval)
-        return float(next((length for length in _INTERVALS if length >= least), _INTERVALS[-1]))
+        own = (end - begin) / _BARS if display == "bars" else interval_of(end - begin)
+        least = max(own, self.timeline.interval)
+        return next((length for length in _INTERVALS if length >= least), _INTERVALS[-1])
 
 
 def clock(at: float) -> str:

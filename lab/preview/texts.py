@@ -75,7 +75,7 @@ def matches(event: Mapping[str, Any], query: str, variables: Mapping[str, str]) 
 
 def _has(event: Mapping[str, Any], key: str | None, value: str) -> bool:
     if key is None:
-        return value in {"*"} or value.lower() in f"{event['msg_title']} {event['msg_text']}".lower()
+        return value == "*" or value.lower() in f"{event['msg_title']} {event['msg_text']}".lower()
     if key == "source":
         return value == event.get("source_type_name")
     if key == "status":

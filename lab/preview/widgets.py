@@ -3,16 +3,20 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """Widgets that show data: a single value, a timeseries, a toplist, a table, a treemap, a sunburst."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
+from lab.evaluate import Row
 from lab.preview import data, figures
 from lab.preview.colours import TEXT, painted, palette
 from lab.preview.markup import Shown, drawing, filled
 from lab.preview.numbers import Unit, number, text
-from lab.preview.scene import Definition, Line, Row, Scene
+from lab.preview.scene import Definition, Line, Scene
 
+#: A column of a table is made no wider than for so many letters.
+_LONGEST: Final = 28
 #: Aggregates of a legend.
-_COLUMNS = {
+_COLUMNS: Final[Mapping[str, Callable[[list[float]], float]]] = {
     "value": lambda values: values[-1],
     "avg": lambda values: sum(values) / len(values),
     "min": min,
@@ -53,7 +57,7 @@ def _with_custom(unit: Unit, definition: Definition) -> Unit:
 def timeseries(definition: Definition, scene: Scene) -> Shown:
     """Show lines, areas or bars over time, with a legend of the columns that are asked for."""
     drawn = []
-    legend: list[dict[str, object]] = []
+    legend: list[dict[str, Any]] = []
     units: list[Unit] = []
     for request in definition["requests"]:
         display = request.get("display_type", "line")
@@ -65,15 +69,14 @@ def timeseries(definition: Definition, scene: Scene) -> Shown:
         for line, name, tone in named:
             unit = data.unit(request, line.formula)
             units.append(unit)
-            cells = [text(_COLUMNS[column](line.values), unit) for column in _columns(definition)] if line.values else []
+            cells = [text(_COLUMNS[column](line.values), unit) for column in _columns(definition)]
             legend.append({"name": name, "colour": tone, "cells": cells})
     figure = figures.timeseries(drawn, scene.window(definition), units[0] if units else Unit(), definition)
     shown = legend if definition.get("show_legend", True) else []
     layout = definition.get("legend_layout", "auto")
-    html = filled(
-        "timeseries.html", drawing=drawing(figure), legend=shown, columns=_columns(definition) if layout != "horizontal" else (),
-        layout="horizontal" if layout == "horizontal" else "vertical",
-    )  # fmt: skip
+    side = "horizontal" if layout == "horizontal" else "vertical"
+    columns = _columns(definition) if side == "vertical" else ()
+    html = filled("timeseries.html", drawing=drawing(figure), legend=shown, columns=columns, layout=side)
     return Shown(html, empty=not any(line.values for _, named, _ in drawn for line, _, _ in named))
 
 
@@ -82,7 +85,7 @@ def _columns(definition: Definition) -> Sequence[str]:
 
 
 def label(line: Line, *, several: bool) -> str:
-    """Return the name of a line: its group; with several formulas also which of them, and that alone without a group."""
+    """Return the name of a line: its group; with several formulas also which of them; without a group only that."""
     group = ", ".join(line.tags.values())
     alias = line.formula.get("alias", line.formula["formula"])
     if not group:
@@ -96,6 +99,8 @@ def toplist(definition: Definition, scene: Scene) -> Shown:
     formula = request["formulas"][0]
     unit = data.unit(request, formula)
     found = [row for row in data.rows(request, definition, scene) if row.values[0] is not None]
+    if "sort" not in request:
+        found.sort(key=lambda row: row.values[0] or 0.0, reverse=True)
     most = max((abs(row.values[0] or 0.0) for row in found), default=0.0)
     tone = palette(definition.get("style", {}).get("palette", "dog_classic"))[0]
     formats = formula.get("conditional_formats") or request.get("conditional_formats", ())
@@ -113,15 +118,24 @@ def query_table(definition: Definition, scene: Scene) -> Shown:
     """Show a row for each group and a column for each formula."""
     headings: list[str] = []
     aliases: list[str] = []
-    cells: list[dict[str, object]] = []
+    cells: list[dict[str, Any]] = []
     for request in definition["requests"]:
         found = data.rows(request, definition, scene)
         keys = list(dict.fromkeys(key for row in found for key in row.tags))
         headings = headings or keys
         aliases += [formula.get("alias", formula["formula"]) for formula in request["formulas"]]
-        cells += [{"tags": [row.tags.get(key, "N/A") for key in headings], "values": _values(row, request, found)} for row in found]
-    html = filled("query_table.html", headings=headings, aliases=aliases, rows=cells)
-    return Shown(html, empty=not cells)
+        for row in found:
+            tags = [row.tags.get(key, "N/A") for key in headings]
+            cells.append({"tags": tags, "values": _values(row, request, found)})
+    shares = _shares(headings, [row["tags"] for row in cells])
+    headed = [{"key": key, "share": share} for key, share in zip(headings, shares, strict=True)]
+    return Shown(filled("query_table.html", headings=headed, aliases=aliases, rows=cells), empty=not cells)
+
+
+def _shares(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the shares (percent) of the columns of tags in what the numbers leave: as their longest texts need."""
+    longest = [max(len(text) for text in column) for column in zip(headings, *rows, strict=True)]
+    return [100 * min(length, _LONGEST) // sum(min(length, _LONGEST) for length in longest) for length in longest]
 
 
 def _values(row: Row, request: Definition, found: Sequence[Row]) -> list[Mapping[str, object]]:
@@ -152,14 +166,10 @@ def _parts(kind: str, definition: Definition, scene: Scene) -> Shown:
     request = definition["requests"][0]
     formulas = request["formulas"]
     tones = palette(request.get("style", {}).get("palette", "dog_classic"))
-    labels, values, written = [], [], []
+    pieces = []
     for row in data.rows(request, definition, scene):
         for value, formula in zip(row.values, formulas, strict=True):
             if value:
-                group = ", ".join(row.tags.values())
-                labels.append(group or formula.get("alias", formula["formula"]))
-                values.append(value)
-                written.append(text(value, data.unit(request, formula)))
-    colours = [tones[index % len(tones)] for index in range(len(labels))]
-    figure = figures.parts(kind, labels, values, written, colours)
-    return Shown(drawing(figure), empty=not labels, style=f"color:{TEXT}")
+                name = ", ".join(row.tags.values()) or formula.get("alias", formula["formula"])
+                pieces.append((name, value, text(value, data.unit(request, formula))))
+    return Shown(drawing(figures.parts(kind, pieces, tones)), empty=not pieces, style=f"color:{TEXT}")
