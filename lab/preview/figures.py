@@ -139,10 +139,10 @@ def _tops(drawn: Sequence[tuple[Definition, Sequence[tuple[Line, str, str]], flo
 def _scale(tops: Sequence[float], unit: Unit, axis: Definition) -> tuple[float, float, list[float]]:
     """Return the ends of the vertical axis, and its ticks at round values."""
     low = float(axis["min"]) if axis.get("min", "auto") != "auto" else min(tops)
-    high = float(axis["max"]) if axis.get("max", "auto") != "auto" else max(tops) * 1.08
-    if high <= low:
-        high = low + 1.0
-    step = _step((high - low) / _TICKS, unit)
+    most = max(float(axis["max"]) if axis.get("max", "auto") != "auto" else max(tops), low)
+    step = _step((most - low or 1.0) / _TICKS, unit)
+    # A line along the top of the widget would be hard to see.
+    high = most if axis.get("max", "auto") != "auto" else low + ((most - low) * 1.08 or 1.0)
     first = -(-low // step) * step
     ticks = []
     while first <= high + step * 1e-9:

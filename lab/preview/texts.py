@@ -12,7 +12,8 @@ from lab.preview.markup import Shown, filled, markdown
 from lab.preview.scene import Definition, Scene, clock
 
 _ALERTS: Final[Mapping[str, str]] = {"error": RED, "warning": YELLOW, "success": "#2a8f47", "info": "#2f7de1"}
-_TERM: Final = re.compile(r"(?:(?P<key>[a-z_]+):)?(?P<value>[^\s:]+)|\$(?P<variable>[a-z_.]+)")
+_TERM: Final = re.compile(r"(?:(?P<key>[a-z_]+):)?(?P<value>[\w*][\w.*/-]*)|\$(?P<variable>[a-z_.]+)")
+_WORDS: Final = ("AND", "OR", "NOT")
 _EVENTS: Final = "event_stream"
 
 
@@ -61,7 +62,7 @@ def matches(event: Mapping[str, Any], query: str, variables: Mapping[str, str]) 
     terms = query.split()
     for term in terms:
         match = _TERM.fullmatch(term)
-        if match is None:
+        if match is None or term in _WORDS:
             msg = f"not a query of events that the preview knows: {query}"
             raise ValueError(msg)
         if match["variable"]:

@@ -1,0 +1,451 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""The preview draws what a widget's JSON asks for, by the app's rules, and refuses what it does not know."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from lab.preview import dashboard, page, texts
+from lab.preview.colours import Paint, painted
+from lab.preview.figures import timeseries as drawn
+from lab.preview.numbers import Unit, text, unit_of
+from lab.preview.scene import Line, Scene
+from lab.timeline import Moment, Point, Timeline
+
+#: A full hour (UTC), so that buckets begin with the runs of the check.
+END = 1_796_040_000.0
+CLUSTER = "kube_cluster_name:one"
+Json = dict[str, Any]
+
+
+def timeline(values: Mapping[tuple[str, str], Callable[[int], float | None]], **events: Any) -> Timeline:
+    """Return two hours at one run a minute; `values` tells by (metric, tags) the value at a minute before the end."""
+    moments = []
+    for minutes in range(119, -1, -1):
+        points = []
+        for (name, tags), value in values.items():
+            found = value(minutes)
+            if found is not None:
+                kind = "count" if name.endswith("_seconds") and name.startswith("gpus.") else "gauge"
+                points.append(Point(name, kind, found, tuple(sorted((CLUSTER, *tags.split(","))))))
+        moments.append(Moment(END - 60 * minutes, tuple(points), tuple(events.get(f"before_{minutes}", ()))))
+    return Timeline("made by hand", 60.0, moments)
+
+
+def scene(values: Mapping[tuple[str, str], Callable[[int], float | None]], **events: Any) -> Scene:
+    """Return the last hour of such a timeline."""
+    return Scene(
+        timeline(values, **events), END, variables={"kube_cluster_name": "*", "gpu_resource": "nvidia.com/gpu"}
+    )
+
+
+def request(query: str, form: str = "scalar", **formula: Any) -> Json:
+    """Return a request of one query, with a formula of it."""
+    one: Json = {"data_source": "metrics", "name": "a", "query": query}
+    if form == "scalar":
+        one["aggregator"] = "last"
+    return {"response_format": form, "queries": [one], "formulas": [{"formula": "a", **formula}]}
+
+
+IDLE = "sum:kueue_gang.gpus.idle_total{$kube_cluster_name,$gpu_resource}"
+OLDEST = "max:kueue_gang.gang.state_seconds{$kube_cluster_name} by {gang}"
+GPU = "gpu_resource:nvidia.com/gpu"
+
+
+def gangs(**seconds: float | None) -> Scene:
+    """Return a scene in which each gang has its age in seconds."""
+    return scene({("gang.state_seconds", f"gang:{name}"): lambda _, age=age: age for name, age in seconds.items()})  # type: ignore[misc]
+
+
+def plain(html: str) -> list[str]:
+    """Return the texts of some HTML, one after the other."""
+    return [found.strip() for found in re.findall(r">([^<>]+)<", html) if found.strip()]
+
+
+# Numbers.
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "written"),
+    [
+        (3_000_000_000, "", "3G"),  # this one and its unit rule are the example of Datadog's page on units
+        (1234, "", "1.23k"),
+        (999, "", "999"),
+        (0, "", "0"),
+        (-0.001, "", "0"),
+        (2 / 3, "", "0.67"),
+        (0, "second", "0 s"),
+        (0.25, "second", "250 ms"),
+        (59, "second", "59 s"),
+        (60, "second", "1 min"),
+        (900, "second", "15 mins"),
+        (5400, "second", "1.5 hrs"),
+        (86_400, "second", "1 day"),
+        (259_200, "second", "3 days"),
+        (90, "minute", "1.5 hrs"),
+        (87.5, "percent", "87.5%"),
+        (1, "device", "1 device"),
+        (56, "device", "56 devices"),
+        (2500, "dollar", "$2.5k"),
+        (None, "second", "-"),
+    ],
+)
+def test_numbers_are_written_with_their_unit(value: float | None, unit: str, written: str) -> None:
+    """Times go to the largest unit of which there is one, others by thousands; no decimals that say nothing."""
+    assert text(value, Unit(unit)) == written
+
+
+def test_a_number_keeps_its_own_unit_without_autoscale() -> None:
+    """Without autoscale 12,345 seconds stay seconds, and thousands are grouped instead of shortened."""
+    assert text(12_345, Unit("second"), autoscale=False) == "12,345 s"
+    assert text(12_345.678, Unit(), autoscale=False, precision=1) == "12,345.7"
+
+
+def test_a_formula_names_its_unit() -> None:
+    """A canonical unit, a label of one's own or a scale goes before the unit of the metric."""
+    canonical = {"number_format": {"unit": {"type": "canonical_unit", "unit_name": "hour"}}}
+    scaled = {"number_format": {"unit_scale": {"type": "canonical_unit", "unit_name": "hour"}}}
+    label = {"number_format": {"unit": {"type": "custom_unit_label", "label": "GPUs"}}}
+    assert text(2, unit_of(canonical, "second")) == "2 hrs"
+    assert text(1800, unit_of(scaled, "second")) == "0.5 hrs"
+    assert text(2, unit_of(label, "second")) == "2 GPUs"
+    assert text(2, unit_of({}, "second")) == "2 s"
+    with pytest.raises(ValueError, match="odd_unit"):
+        unit_of({"number_format": {"unit": {"type": "odd_unit"}}})
+
+
+# Colours.
+
+RED_THEN_YELLOW = [
+    {"comparator": ">", "value": 900, "palette": "white_on_red"},
+    {"comparator": ">=", "value": 300, "palette": "white_on_yellow"},
+]
+
+
+@pytest.mark.parametrize(
+    ("value", "palette"),
+    [(901, "white_on_red"), (900, "white_on_yellow"), (300, "white_on_yellow"), (299, ""), (None, "")],
+)
+def test_the_first_format_that_is_met_paints(value: float | None, palette: str) -> None:
+    """Formats are tried in their order, and a missing value meets none."""
+    wanted = {
+        "": Paint(),
+        "white_on_red": painted(1, [{"comparator": ">", "value": 0, "palette": "white_on_red"}]),
+        "white_on_yellow": painted(1, [{"comparator": ">", "value": 0, "palette": "white_on_yellow"}]),
+    }
+    assert len(set(wanted.values())) == len(wanted)
+    assert painted(value, RED_THEN_YELLOW) == wanted[palette]
+
+
+@pytest.mark.parametrize("one", [{"comparator": "~", "palette": "red"}, {"comparator": ">", "palette": "rosy"}])
+def test_an_unknown_format_is_refused(one: Json) -> None:
+    """A comparator or palette that is not known is an error, also while the value would not meet it."""
+    with pytest.raises(ValueError, match="conditional format"):
+        painted(None, [{"value": 0, **one}])
+
+
+# Single values.
+
+
+def value_of(found: Scene, **definition: Any) -> tuple[list[str], str]:
+    """Return the texts and the style of a single value."""
+    shown = dashboard.widget({"type": "query_value", **definition}, found)
+    return plain(str(shown.html)), shown.style
+
+
+def test_a_single_value_is_the_last_with_the_unit_of_its_metric() -> None:
+    """`aggregator: last` takes the newest point; metadata gives the unit; the format paints the whole widget."""
+    found = scene({("gpus.idle_total", GPU): lambda minutes: 56.0 if minutes < 10 else 0.0})
+    formats = [{"comparator": ">", "value": 0, "palette": "white_on_red"}]
+    texts_, style = value_of(found, requests=[request(IDLE, conditional_formats=formats)])
+    assert texts_ == ["56", "devices"]
+    assert style == painted(1, formats).style != ""
+
+
+def test_a_custom_unit_goes_before_that_of_the_metric() -> None:
+    """`custom_unit` of the widget is what stands behind the digits."""
+    found = scene({("gpus.idle_total", GPU): lambda _: 56.0})
+    assert value_of(found, requests=[request(IDLE)], custom_unit="GPUs")[0] == ["56", "GPUs"]
+
+
+def test_a_single_value_without_points_is_empty() -> None:
+    """Nothing is not zero: the widget says that it has no data."""
+    shown = dashboard.widget({"type": "query_value", "requests": [request(IDLE)]}, scene({}))
+    assert shown.empty
+
+
+def test_the_past_of_a_single_value_is_behind_it() -> None:
+    """`timeseries_background` draws the hour; without it there is no drawing."""
+    found = scene({("gpus.idle_total", GPU): float})
+    behind = {"type": "query_value", "requests": [request(IDLE)], "timeseries_background": {"type": "area"}}
+    figure = json.loads(re.findall(r"<script[^>]*>(.*?)</script>", str(dashboard.widget(behind, found).html))[0])
+    # From minute 59 before the end to the end: the value was the number of minutes.
+    assert [value for value in figure["data"][0]["y"] if value is not None] == [
+        float(number) for number in range(59, -1, -1)
+    ]
+    assert "script" not in str(dashboard.widget({"type": "query_value", "requests": [request(IDLE)]}, found).html)
+
+
+# Tables and toplists.
+
+
+def table(found: Scene, *requests: Json) -> list[str]:
+    """Return the texts of a table, headings first."""
+    return plain(str(dashboard.widget({"type": "query_table", "requests": list(requests)}, found).html))
+
+
+def test_a_table_is_ordered_and_cut() -> None:
+    """`sort` orders by a formula, the largest first, and keeps so many rows; the heading is the alias."""
+    ask = request(OLDEST, alias="in this state")
+    ask["sort"] = {"count": 2, "order_by": [{"type": "formula", "index": 0, "order": "desc"}]}
+    assert table(gangs(small=60.0, large=7200.0, middle=900.0), ask) == [
+        "gang", "in this state", "large", "2 hrs", "middle", "15 mins",
+    ]  # fmt: skip
+
+
+def test_a_table_is_ordered_upwards() -> None:
+    """`asc` puts the smallest first."""
+    ask = request(OLDEST, alias="age")
+    ask["sort"] = {"count": 50, "order_by": [{"type": "formula", "index": 0, "order": "asc"}]}
+    assert table(gangs(small=60.0, large=7200.0), ask) == ["gang", "age", "small", "1 min", "large", "2 hrs"]
+
+
+def test_a_cell_has_the_colour_of_its_value() -> None:
+    """Each cell is painted by its own formula's formats, and only those that meet one."""
+    ask = request(OLDEST, conditional_formats=RED_THEN_YELLOW)
+    html = str(dashboard.widget({"type": "query_table", "requests": [ask]}, gangs(old=901.0, young=1.0)).html)
+    assert re.findall(r'class="number"( style="[^"]*")?>', html) == [
+        f' style="{painted(901, RED_THEN_YELLOW).style}"',
+        "",
+    ]
+
+
+def test_a_toplist_is_the_largest_first() -> None:
+    """The longest bar is full, others are their share of it; the limit of the formula cuts."""
+    ask = request(OLDEST, limit={"count": 2, "order": "desc"})
+    shown = dashboard.widget({"type": "toplist", "requests": [ask]}, gangs(a=60.0, b=240.0, c=120.0))
+    assert plain(str(shown.html)) == ["4 mins", "b", "2 mins", "c"]
+    assert re.findall(r"width:([\d.]+)%", str(shown.html)) == ["100.0", "50.0"]
+
+
+def test_a_widget_shows_its_own_span() -> None:
+    """`live_span` of five minutes does not see a gang that ended ten minutes ago; the hour of the dashboard does."""
+    found = scene({("gang.state_seconds", "gang:gone"): lambda minutes: 60.0 if minutes > 10 else None})
+    definition: Json = {"type": "query_table", "requests": [request(OLDEST)]}
+    assert not dashboard.widget(definition, found).empty
+    assert dashboard.widget({**definition, "time": {"live_span": "5m"}}, found).empty
+    with pytest.raises(ValueError, match="live_span"):
+        dashboard.widget({**definition, "time": {"live_span": "5 minutes"}}, found)
+
+
+def test_a_variable_filters() -> None:
+    """The value of a variable goes into the scope of the query; `*` leaves it as it is."""
+    found = scene(
+        {("gpus.idle_total", GPU): lambda _: 8.0, ("gpus.idle_total", "gpu_resource:amd.com/gpu"): lambda _: 4.0}
+    )
+    assert value_of(found, requests=[request(IDLE)])[0][0] == "8"
+    everything = Scene(found.timeline, END, variables={"kube_cluster_name": "*", "gpu_resource": "*"})
+    assert value_of(everything, requests=[request(IDLE)])[0][0] == "12"
+
+
+# Timeseries.
+
+STATES = "sum:kueue_gang.gangs{$kube_cluster_name} by {gang_state}"
+
+
+def lines(found: Scene, *requests: Json, **definition: Any) -> tuple[list[Json], list[str], Json]:
+    """Return the traces of a timeseries, the texts of its legend, and the layout."""
+    shown = dashboard.widget({"type": "timeseries", "requests": list(requests), **definition}, found)
+    html = str(shown.html)
+    figure = json.loads(re.findall(r"<script[^>]*>(.*?)</script>", html)[0])
+    return figure["data"], plain(html.partition('class="legend')[2]), figure["layout"]
+
+
+def states() -> Scene:
+    """Return a scene with gangs of two states; those that are partial began half an hour ago."""
+    return scene({
+        ("gangs", "gang_state:partial"): lambda minutes: 2.0 if minutes < 30 else None,
+        ("gangs", "gang_state:running"): lambda _: 5.0,
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(("display", "kind"), [("line", "scatter"), ("area", "scatter"), ("bars", "bar")])
+def test_each_group_is_a_line_in_a_colour_of_its_own(display: str, kind: str) -> None:
+    """Lines, areas and bars have one trace a group, named by it; only areas and bars are stacked."""
+    traces, _, layout = lines(states(), {**request(STATES, "timeseries"), "display_type": display})
+    assert [(trace["name"], trace["type"]) for trace in traces] == [("partial", kind), ("running", kind)]
+    assert len({json.dumps(trace.get("line", trace.get("marker"))) for trace in traces}) == 2
+    assert ("stackgroup" in traces[0]) is (display == "area")
+    assert layout["barmode"] == "stack"
+    # 5 and 2 on top of each other need more room than side by side.
+    assert (layout["yaxis"]["range"][1] >= 7) is (display != "line")
+
+
+def test_the_legend_has_the_columns_that_are_asked_for() -> None:
+    """A row a group, with the newest value and the largest; before it began a group has no value, which is no 0."""
+    _, legend, _ = lines(
+        states(), request(STATES, "timeseries"), legend_layout="vertical", legend_columns=["value", "max", "min"]
+    )
+    assert legend == ["value", "max", "min", "partial", "2", "2", "2", "running", "5", "5", "5"]
+
+
+def test_lines_of_several_formulas_tell_which() -> None:
+    """Where requests or formulas are several, their alias stands before the group; without a group it stands alone."""
+    total = request("sum:kueue_gang.gangs{$kube_cluster_name}", "timeseries", alias="all")
+    one = request(STATES, "timeseries", alias="gangs")
+    assert [trace["name"] for trace in lines(states(), total, one)[0]] == ["all", "gangs, partial", "gangs, running"]
+
+
+def test_a_gap_stays_a_gap() -> None:
+    """Where a line has no point for longer than is bridged, nothing is drawn."""
+    found = scene({("gangs", "gang_state:partial"): lambda minutes: None if 10 <= minutes < 40 else 1.0})
+    values = lines(found, request(STATES, "timeseries"))[0][0]["y"]
+    assert values.count(None) >= 29
+    assert set(values) == {None, 1.0}
+
+
+def test_markers_are_drawn_at_their_value() -> None:
+    """`y = 8` is a line at 8 with its label, `y` between two values a band; other forms are refused."""
+    markers = [
+        {"value": "y = 8", "display_type": "error dashed", "label": " limit "},
+        {"value": "2 < y < 4", "display_type": "warning dashed"},
+    ]
+    layout = lines(states(), request(STATES, "timeseries"), markers=markers)[2]
+    assert [(shape["y0"], shape["y1"]) for shape in layout["shapes"]] == [(8.0, 8.0), (2.0, 4.0)]
+    assert layout["annotations"][0]["text"] == "limit"
+    with pytest.raises(ValueError, match="marker"):
+        lines(states(), request(STATES, "timeseries"), markers=[{"value": "y > 8", "display_type": "error dashed"}])
+
+
+def test_the_axis_of_a_time_has_round_times() -> None:
+    """Seconds up to 50 minutes are marked each ten minutes."""
+    line = Line({"formula": "a"}, {}, [(END, 3000.0)])
+    figure = drawn([({}, [(line, "a", "#000000")], 60.0)], (END - 3600, END), Unit("second"), {})
+    assert list(figure.layout.yaxis.ticktext) == ["0 s", "10 mins", "20 mins", "30 mins", "40 mins", "50 mins"]
+
+
+def test_an_unknown_palette_is_refused() -> None:
+    """A palette that the preview has no colours for is an error that names it."""
+    with pytest.raises(ValueError, match="rosy"):
+        lines(states(), {**request(STATES, "timeseries"), "style": {"palette": "rosy"}})
+
+
+@pytest.mark.parametrize("kind", ["treemap", "sunburst"])
+def test_parts_have_the_size_of_their_value(kind: str) -> None:
+    """Each group is a part; what is 0 has none."""
+    ask = request("sum:kueue_gang.gangs{$kube_cluster_name} by {gang_state}")
+    found = scene(
+        {("gangs", f"gang_state:{name}"): lambda _, n=n: n for name, n in (("a", 3.0), ("b", 1.0), ("c", 0.0))}
+    )  # type: ignore[misc]
+    html = str(dashboard.widget({"type": kind, "requests": [ask]}, found).html)
+    trace = json.loads(re.findall(r"<script[^>]*>(.*?)</script>", html)[0])["data"][0]
+    assert dict(zip(trace["labels"], trace["values"], strict=True)) == {"a": 3.0, "b": 1.0}
+
+
+# Notes and events.
+
+
+def test_a_note_is_markdown_and_no_html() -> None:
+    """Bold, lists and links are shown as such; a tag of HTML is shown as text."""
+    html = str(
+        dashboard.widget({"type": "note", "content": "**Look**\n\n* [here](https://x.y)\n* <b>no</b>"}, scene({})).html
+    )
+    assert "<strong>Look</strong>" in html
+    assert '<a href="https://x.y">here</a>' in html
+    assert "&lt;b&gt;no&lt;/b&gt;" in html
+
+
+def event(title: str, minutes: int, **more: Any) -> Json:
+    """Return an event as the Agent takes it."""
+    told = {"msg_title": title, "msg_text": "%%% \nIt holds **8** GPUs.\n %%%", "timestamp": int(END - 60 * minutes)}
+    return {**told, "alert_type": "error", "source_type_name": "kueue_gang", "tags": [CLUSTER], **more}
+
+
+def test_events_are_listed_newest_first() -> None:
+    """Those of the span that the query asks for, with their time and their text as Markdown."""
+    found = scene(
+        {},
+        before_30=[event("older", 30), event("of another", 30, source_type_name="kubernetes")],
+        before_5=[event("newer", 5)],
+        before_90=[event("too old", 90)],
+    )
+    query = {"data_source": "event_stream", "query_string": "source:kueue_gang $kube_cluster_name"}
+    html = str(dashboard.widget({"type": "list_stream", "requests": [{"query": query}]}, found).html)
+    assert re.findall(r"<b>([^<]+)</b>", html) == ["newer", "older"]
+    assert "It holds <strong>8</strong> GPUs." in html
+    assert "%%%" not in html
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("source:kueue_gang", True),
+        ("source:kubernetes", False),
+        ("source:kueue_gang status:error", True),
+        ("source:kueue_gang status:warning", False),
+        ("kube_cluster_name:one", True),
+        ("kube_cluster_name:two", False),
+        ("$kube_cluster_name", False),
+        ("$gang", True),
+        ("holds", True),
+        ("*", True),
+    ],
+)
+def test_a_query_of_events_needs_all_of_its_terms(query: str, found: bool) -> None:
+    """Words, tags, the source, the status, and variables that have a value."""
+    assert texts.matches(event("GPUs", 0), query, {"kube_cluster_name": "two", "gang": "*"}) is found
+
+
+@pytest.mark.parametrize("query", ["(a OR b)", 'title:"a b"', "-status:error"])
+def test_a_query_of_events_that_is_not_known_is_refused(query: str) -> None:
+    """What the preview cannot decide it does not guess."""
+    with pytest.raises(ValueError, match="query of events"):
+        texts.matches(event("a", 0), query, {})
+
+
+# The page.
+
+
+def test_an_unknown_widget_is_an_error_that_names_it() -> None:
+    """A widget is never left out in silence: its type and its title are in the error."""
+    definition = {"type": "geomap", "title": "Where?"}
+    board = {"title": "t", "widgets": [{"definition": definition, "layout": {"x": 0, "y": 0, "width": 4, "height": 2}}]}
+    with pytest.raises(dashboard.UnknownWidgetError, match="geomap") as error:
+        dashboard.html("board", board, scene({}))
+    assert "'Where?'" in error.value.__notes__[0]
+
+
+def test_widgets_lie_where_the_layout_says() -> None:
+    """Columns and rows are counted from 0 in the JSON, and from 1 in the grid of the page."""
+    note = {"definition": {"type": "note", "content": "a"}, "layout": {"x": 8, "y": 2, "width": 4, "height": 3}}
+    group = {
+        "definition": {"type": "group", "title": "g", "background_color": "vivid_blue", "widgets": [note]},
+        "layout": {"x": 0, "y": 5, "width": 12, "height": 6},
+    }
+    html = str(dashboard.html("board", {"title": "t", "widgets": [group]}, scene({})))
+    assert re.findall(r"grid-column:(\d+) / span (\d+);grid-row:(\d+) / span (\d+)", html) == [
+        ("1", "12", "6", "6"), ("9", "4", "3", "3"),
+    ]  # fmt: skip
+
+
+def test_names_of_objects_do_not_break_out() -> None:
+    """A gang may be called like a piece of HTML: it is shown, in tables and in the data of drawings."""
+    name = "</script><img src=x>"
+    found = gangs(**{name: 60.0})
+    series = {"type": "timeseries", "requests": [request(OLDEST, "timeseries")]}
+    for definition in ({"type": "query_table", "requests": [request(OLDEST)]}, series):
+        html = str(dashboard.widget(definition, found).html)
+        assert "<img" not in html
+        assert html.count("</script>") == (definition is series)
+
+
+def test_a_page_needs_nothing_else() -> None:
+    """Styles and scripts are inside: no element of the page names a file or an address to load."""
+    html = page.html("title", "about", {"board": ({"title": "t", "widgets": []}, scene({}))})
+    assert not re.findall(r"<(?:script|img|link|iframe)[^>]+(?:src|href)=", html.partition("<script>")[0])
+    assert "Plotly" in html
