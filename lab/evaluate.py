@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from lab.formulas import compute
-from lab.queries import Query, Refused, parse, parse_formula
+from lab.queries import Query, parse, parse_formula
+from lab.reading import Refused
 from lab.samples import Asked, Groups, Samples, Variables, aggregate, groups, mean
 from lab.timeline import Timeline
 

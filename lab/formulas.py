@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
-from lab.queries import Call, Formula, Name, Number, Query, Refused
+from lab.queries import Call, Formula, Name, Number, Query
+from lab.reading import Refused
 from lab.samples import Groups, Values
 
 

@@ -8,8 +8,13 @@
     term      = factor { ("*" | "/") factor }
     factor    = number | "-" factor | "(" formula ")" | function "(" formula { "," number } ")" | name | query
     query     = space ":" metric "{" scope "}" [ " by {" key { "," key } "}" ] { modifier }
-    scope     = "*" | part { "," part } | part { " AND " part }
-    part      = "$" variable | ["!"] key ":" value | key " IN (" value { "," value } ")" | key " NOT IN (" ... ")"
+    scope     = "*" | symbols | words
+    symbols   = symbol { "," symbol }
+    symbol    = "$" variable | ["!"] key ":" value
+    words     = all { " OR " all }
+    all       = one { " AND " one }
+    one       = "NOT " one | "(" words ")" | key ":" value | key [" NOT"] " IN (" value { "," value } ")"
+              | "$" variable (only where it holds for the whole scope: not beside OR, below NOT or in parentheses)
     modifier  = ".as_count()" | ".fill(" how [ "," seconds ] ")" | ".rollup(" method [ "," seconds ] ")"
     time, space, method = "avg" | "max" | "min" | "sum"
     how       = "zero" | "null" | "last" | "linear"
@@ -17,9 +22,11 @@
     comparison = ">" | ">=" | "<" | "<="
 
 A formula of a dashboard names the queries that stand beside it; that of a monitor holds them. A value may contain `*`.
-The symbols (`,` and `!`) and the words (`AND`, `IN`, `NOT IN`) do not mix in one scope, at Datadog neither. What is not
-in this grammar is refused with `Refused`, which says where: Datadog knows more (`OR`, `top`, `anomalies`, ...), and
-nothing here pretends to.
+The symbols (`,` and `!`) and the words (`AND`, `OR`, `NOT`, `IN`) do not mix in one scope, at Datadog neither. Words
+bind as everywhere: NOT before AND before OR.
+
+What is not in this grammar is refused with `Refused`, which says where: Datadog knows more (`top`, `anomalies`,
+`change`, ...), and nothing here pretends to.
 
 Sources: docs.datadoghq.com, "Querying", "Advanced filtering", "Functions", "Configure monitors".
 """
@@ -27,8 +34,10 @@ Sources: docs.datadoghq.com, "Querying", "Advanced filtering", "Functions", "Con
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
+
+from lab.reading import Reader, Refused
+from lab.scopes import KEY, All, Scope, filters, parse_scope
 
 METHODS: Final = ("avg", "max", "min", "sum")
 FILLS: Final = ("zero", "null", "last", "linear")
@@ -36,6 +45,7 @@ FILLS: Final = ("zero", "null", "last", "linear")
 FUNCTIONS: Final = {"abs": 0, "clamp_max": 1, "clamp_min": 1, "cumsum": 0, "default_zero": 0}
 #: Seconds that .fill() fills unless it says something else.
 _FILLED: Final = 300
+_EVERYTHING: Final = All()
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86400}
 
 _METHOD = "|".join(METHODS)
@@ -48,30 +58,8 @@ _MONITOR: Final = re.compile(
     rf"(?P<time>{_METHOD})\(last_(?P<number>\d+)(?P<unit>[mhd])\):"
     r"(?P<formula>.+?) (?P<comparison>[<>]=?) (?P<threshold>-?\d+(?:\.\d+)?)"
 )
-_KEY = r"[a-z][\w.\-/]*"
-_VALUE = r"[\w.\-/*]+(?::[\w.\-/*]+)*"
-_VARIABLE: Final = re.compile(r"\$([a-z_]+)")
-_SYMBOLIC: Final = re.compile(rf"(?P<not>!?)(?P<key>{_KEY}):(?P<value>{_VALUE})")
-_LISTED: Final = re.compile(rf"(?P<key>{_KEY}) (?P<not>NOT )?IN \((?P<values>[^()]+)\)")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
-_SPACE: Final = re.compile(r"\s*")
-
-
-class Refused(ValueError):  # noqa: N818 - it says what happened
-    """A query that this grammar does not know; the text says which part."""
-
-
-class Filter(NamedTuple):
-    """A condition on one tag: it has one of these values, or none of them. `*` in a value stands for any text."""
-
-    key: str
-    values: tuple[str, ...]
-    negated: bool = False
-
-    def admits(self, found: tuple[str, ...]) -> bool:
-        """Tell whether a series with these values of the tag is meant."""
-        return self.negated is not any(fnmatchcase(one, value) for one in found for value in self.values)
 
 
 class Rollup(NamedTuple):
@@ -95,7 +83,7 @@ class Query:
     text: str
     space: str
     metric: str
-    filters: tuple[Filter, ...] = ()
+    scope: Scope = _EVERYTHING
     variables: tuple[str, ...] = ()
     by: tuple[str, ...] = ()
     count: bool = False
@@ -105,7 +93,7 @@ class Query:
     @property
     def named(self) -> set[str]:
         """The tags that it filters or groups by; a variable is named as its tag."""
-        return {*(one.key for one in self.filters), *self.variables, *self.by}
+        return {*(one.key for one in filters(self.scope)), *self.variables, *self.by}
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +239,9 @@ _MODIFIERS: Final[dict[str, tuple[Callable[..., None], range]]] = {
 
 
 def _query(match: re.Match[str]) -> Query:
-    filters, variables = _scope(match["scope"])
+    scope, variables = parse_scope(match["scope"])
     by = tuple(match["by"].split(",")) if match["by"] else ()
-    if match["by"] == "" or not all(re.fullmatch(_KEY, key) for key in by) or len(set(by)) != len(by):
+    if match["by"] == "" or not all(re.fullmatch(KEY, key) for key in by) or len(set(by)) != len(by):
         msg = f"no list of tags: by {{{match['by']}}}"
         raise Refused(msg)
     modifiers = _Modifiers()
@@ -268,35 +256,13 @@ def _query(match: re.Match[str]) -> Query:
         match[0],
         match["space"],
         match["metric"],
-        filters,
+        scope,
         variables,
         by,
         modifiers.count,
         modifiers.rollup,
         modifiers.fill,
     )
-
-
-def _scope(text: str) -> tuple[tuple[Filter, ...], tuple[str, ...]]:
-    if text == "*":
-        return (), ()
-    worded = bool(re.search(r" AND | IN \(", text))
-    filters, variables = [], []
-    for part in text.split(" AND ") if worded else text.split(","):
-        if match := _VARIABLE.fullmatch(part):
-            variables.append(match[1])
-        elif (match := _SYMBOLIC.fullmatch(part)) and not (worded and match["not"]):
-            filters.append(Filter(match["key"], (match["value"],), bool(match["not"])))
-        elif match := _LISTED.fullmatch(part):
-            values = tuple(one.strip() for one in match["values"].split(","))
-            if not all(re.fullmatch(_VALUE, one) for one in values):
-                msg = f"no list of values: {part}"
-                raise Refused(msg)
-            filters.append(Filter(match["key"], values, bool(match["not"])))
-        else:
-            msg = f"not known in a scope: {part!r} of {{{text}}}"
-            raise Refused(msg)
-    return tuple(filters), tuple(variables)
 
 
 def _one_of(allowed: tuple[str, ...], word: str) -> str:
@@ -313,19 +279,11 @@ def _seconds(text: str) -> int:
     return int(text)
 
 
-class _Formula:
-    """Reads a formula from left to right."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
+class _Formula(Reader):
+    """Reads a formula."""
 
     def whole(self) -> Formula:
-        found = self._sum()
-        self._skip()
-        if self._at < len(self._text):
-            self._refuse()
-        return found
+        return self.end(self._sum())
 
     def _sum(self) -> Formula:
         return self._chain("+-", self._product)
@@ -335,24 +293,24 @@ class _Formula:
 
     def _chain(self, signs: str, part: Callable[[], Formula]) -> Formula:
         found = part()
-        while sign := self._sign(signs):
+        while sign := self.sign(signs):
             found = Operation(sign, found, part())
         return found
 
     def _factor(self) -> Formula:
-        if self._sign("-"):
+        if self.sign("-"):
             return Operation("-", Number(0.0), self._factor())
-        if self._sign("("):
+        if self.sign("("):
             found = self._sum()
-            self._expect(")")
+            self.expect(")")
             return found
-        if match := self._match(_QUERY):
+        if match := self.match(_QUERY):
             return _query(match)
-        if match := self._match(_NUMBER):
+        if match := self.match(_NUMBER):
             return Number(float(match[0]))
-        if match := self._match(_NAME):
-            return self._call(match[0]) if self._sign("(") else Name(match[0])
-        return self._refuse()
+        if match := self.match(_NAME):
+            return self._call(match[0]) if self.sign("(") else Name(match[0])
+        return self.refuse()
 
     def _call(self, function: str) -> Formula:
         if function not in FUNCTIONS:
@@ -361,34 +319,8 @@ class _Formula:
         of = self._sum()
         numbers = []
         for _ in range(FUNCTIONS[function]):
-            self._expect(",")
-            match = self._match(_NUMBER)
-            numbers.append(float(match[0]) if match else self._refuse())
-        self._expect(")")
+            self.expect(",")
+            match = self.match(_NUMBER)
+            numbers.append(float(match[0]) if match else self.refuse())
+        self.expect(")")
         return Call(function, of, tuple(numbers))
-
-    def _skip(self) -> None:
-        match = _SPACE.match(self._text, self._at)
-        self._at = match.end() if match else self._at
-
-    def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        self._skip()
-        if match := pattern.match(self._text, self._at):
-            self._at = match.end()
-        return match
-
-    def _sign(self, signs: str) -> str:
-        self._skip()
-        found = self._text[self._at : self._at + 1]
-        if not found or found not in signs:
-            return ""
-        self._at += 1
-        return found
-
-    def _expect(self, sign: str) -> None:
-        if not self._sign(sign):
-            self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        msg = f"not known in a formula: {self._text[self._at :]!r} of {self._text!r}"
-        raise Refused(msg)

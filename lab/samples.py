@@ -24,7 +24,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from datadog_checks.kueue_gang.catalog import ALL, PREFIX
-from lab.queries import Filter, Query, Refused
+from lab.queries import Query
+from lab.reading import Refused
+from lab.scopes import All, Filter
 from lab.timeline import Timeline
 
 #: The group of series that lack a tag of the group-by.
@@ -75,12 +77,8 @@ class Samples:
         if query.count is not bool(metric and metric.type == "count"):
             msg = f".as_count() is for counts, and counts are for it: {query.text}"
             raise Refused(msg)
-        filters = (*query.filters, *chosen(query, variables))
-        return [
-            one
-            for one in self._series.get(name, ())
-            if all(each.admits(one.tags.get(each.key, ())) for each in filters)
-        ]
+        scope = All((query.scope, *chosen(query, variables)))
+        return [one for one in self._series.get(name, ()) if scope.admits(one.tags)]
 
 
 def chosen(query: Query, variables: Variables) -> Iterable[Filter]:

@@ -9,8 +9,10 @@ import pytest
 
 from lab import evaluate
 from lab.evaluate import rows, scalar, series
-from lab.queries import Fill, Filter, Operation, Query, Refused, Rollup, parse, parse_formula, parse_monitor
+from lab.queries import Fill, Operation, Query, Rollup, parse, parse_formula, parse_monitor
+from lab.reading import Refused
 from lab.samples import interval_of
+from lab.scopes import All, Either, Filter, Not
 from lab.timeline import Moment, Point, Timeline
 
 Told = dict[str, list[float | None]]
@@ -53,7 +55,7 @@ def test_a_query_has_parts() -> None:
         ),
         space="sum",
         metric="kueue_gang.gpus.idle_seconds",
-        filters=(Filter("idle_reason", ("starting",), negated=True), Filter("gpu_resource", ("nvidia.com/gpu",))),
+        scope=All((Not(Filter("idle_reason", ("starting",))), Filter("gpu_resource", ("nvidia.com/gpu",)))),
         variables=("kube_cluster_name",),
         by=("kube_namespace", "idle_reason"),
         count=True,
@@ -66,12 +68,13 @@ def test_words_of_a_scope() -> None:
     """IN and NOT IN name several values; AND joins; a value may have colons and stars."""
     query = parse("max:a.b{$queue AND state IN (partial, degraded) AND x NOT IN (y) AND z:a:b*}")
     assert query.variables == ("queue",)
-    assert query.filters == (
-        Filter("state", ("partial", "degraded")),
-        Filter("x", ("y",), negated=True),
-        Filter("z", ("a:b*",)),
+    assert query.scope == All(
+        (Filter("state", ("partial", "degraded")), Not(Filter("x", ("y",))), Filter("z", ("a:b*",)))
     )
-    assert parse("max:a{*}").filters == ()
+    assert parse("max:a{*}").scope == All()
+    assert parse("max:a{a:b OR NOT (c:d AND e:f)}").scope == Either(
+        (Filter("a", ("b",)), Not(All((All((Filter("c", ("d",)), Filter("e", ("f",)))),))))
+    )
 
 
 def test_a_monitor_has_parts() -> None:
@@ -103,7 +106,11 @@ def test_products_come_before_sums() -> None:
         "sum:kueue_gang.gangs{*} by {}",
         "sum:kueue_gang.gangs{*} by {a,a}",
         "sum:kueue_gang.gangs{*} by {a b}",
-        "sum:kueue_gang.gangs{a:b OR c:d}",
+        "sum:kueue_gang.gangs{a:b OR $c}",
+        "sum:kueue_gang.gangs{$c OR a:b}",
+        "sum:kueue_gang.gangs{a:b AND NOT $c}",
+        "sum:kueue_gang.gangs{a:b AND (c:d}",
+        "sum:kueue_gang.gangs{a:b AND}",
         "sum:kueue_gang.gangs{a:b AND !c:d}",
         "sum:kueue_gang.gangs{a:b,c IN (d)}",
         "sum:kueue_gang.gangs{a IN ()}",
@@ -157,14 +164,12 @@ def test_a_monitor_that_is_not_known_is_refused(query: str) -> None:
 def test_the_scope_admits_series() -> None:
     """A filter asks for a value, a denied one for none of it, also where the tag is absent; a star stands for any."""
     told: Told = {"gangs{q:a,s:x}": [1], "gangs{q:ab,s:y}": [10], "gangs{s:x}": [100]}
-    found = {
-        scope: lines(f"sum:kueue_gang.gangs{{{scope}}}", told).get((), [0])[-1]
-        for scope in ("*", "s:x", "!s:x", "q:a", "q:a*", "!q:a", "s:x,q:a", "q IN (a,ab)", "q NOT IN (a,ab)")
-    }
-    assert found == {
+    expected = {
         "*": 111, "s:x": 101, "!s:x": 10, "q:a": 1, "q:a*": 11, "!q:a": 110, "s:x,q:a": 1, "q IN (a,ab)": 11,
-        "q NOT IN (a,ab)": 100,
+        "q NOT IN (a,ab)": 100, "q:a OR q:ab": 11, "NOT (q:a AND s:x)": 110, "s:y OR q:a AND s:x": 11,
     }  # fmt: skip
+    found = {scope: lines(f"sum:kueue_gang.gangs{{{scope}}}", told)[()][-1] for scope in expected}
+    assert found == expected
 
 
 def test_a_variable_is_a_filter() -> None:
@@ -295,14 +300,14 @@ def request(formulas: list[Any], aggregator: str = "last", sort: Any = None, **q
 
 
 BUSY = "sum:kueue_gang.gpus.allocated{gpu_use:busy} by {q}"
-ALL = "sum:kueue_gang.gpus.allocated{*} by {q}"
+HELD = "sum:kueue_gang.gpus.allocated{*} by {q}"
 
 
 def test_a_formula_of_numbers() -> None:
     """First each query becomes a number, then the formula: 100 * mean(2, 4) / mean(4, 8) is 50, not mean(50, 50)."""
     told: Told = {"gpus.allocated{q:a,gpu_use:busy}": [2, 4], "gpus.allocated{q:a,gpu_use:idle}": [1, 5]}
     found = timeline(told)
-    one = request(["100 * busy / all"], "avg", busy=BUSY, all=ALL)
+    one = request(["100 * busy / all"], "avg", busy=BUSY, all=HELD)
     assert rows(one, found, 0, 120) == [({"q": "a"}, [50])]
     # Line by line it is 100 * 2 / 3 and 100 * 4 / 9.
     (lines_of_formula,) = evaluate.formulas(one, found, 0, 120, 60)
@@ -313,7 +318,7 @@ def test_what_one_side_lacks_is_missing() -> None:
     """A group without a number on one side has none, a row of a table keeps the column that it has; nothing is 0."""
     told: Told = {"gpus.allocated{q:a,gpu_use:busy}": [2], "gpus.allocated{q:b,gpu_use:idle}": [1]}
     found = timeline(told)
-    assert rows(request(["busy", "all", "busy / all"], busy=BUSY, all=ALL), found, 0, 60) == [
+    assert rows(request(["busy", "all", "busy / all"], busy=BUSY, all=HELD), found, 0, 60) == [
         ({"q": "a"}, [2, 2, 1]),
         ({"q": "b"}, [None, 1, None]),
     ]
