@@ -8,7 +8,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from lab.preview import texts, widgets
+from lab.preview import monitors, texts, widgets
 from lab.preview.colours import GROUPS
 from lab.preview.markup import Shown, filled
 from lab.preview.scene import SPANS, Definition, Scene, clock
@@ -17,6 +17,7 @@ Renderer = Callable[[Definition, Scene], Shown]
 #: Type of a widget -> what shows it.
 RENDERERS: Final[Mapping[str, Renderer]] = {
     "list_stream": texts.list_stream,
+    "manage_status": monitors.manage_status,
     "note": texts.note,
     "query_table": widgets.query_table,
     "query_value": widgets.query_value,

@@ -63,7 +63,7 @@ def timeseries(
         template="none",
         margin={"l": 6, "r": 8, "t": 8, "b": 4},
         barmode="stack",
-        bargap=0.12,
+        bargap=0,
         showlegend=False,
         hovermode="x unified",
         hoverlabel={"font": {"size": 12}, "namelength": -1},
@@ -95,7 +95,13 @@ def _trace(
     if display == "bars":
         # A bar stands over the time that it tells of.
         middle = [_instant(at + interval / 2) for at, _ in line.points]
-        return go.Bar(x=middle, y=values, marker={"color": colour, "line": {"width": 0}}, width=interval * 900, **told)
+        return go.Bar(
+            x=middle,
+            y=values,
+            marker={"color": colour, "line": {"color": "#ffffff", "width": 0.6}},
+            width=interval * 1000,
+            **told,
+        )
     width = _WIDTHS[style.get("line_width", "normal")]
     drawn = {"color": colour, "width": width, "dash": _DASHES[style.get("line_type", "solid")]}
     x = [_instant(at) for at, _ in line.points]

@@ -5,6 +5,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,19 +14,27 @@ from plotly.offline import get_plotlyjs
 
 from lab.preview import dashboard
 from lab.preview.markup import HERE, filled
+from lab.preview.monitors import shown as monitors_shown
+from lab.preview.monitors import states
 from lab.preview.scene import Scene
 
-DASHBOARDS: Final = HERE.parent.parent / "assets" / "dashboards"
+ASSETS: Final = HERE.parent.parent / "assets"
 #: A dashboard, and what it is looked at with.
-View = tuple[Mapping[str, Any], Scene]
+Board = tuple[Mapping[str, Any], Scene]
 #: Those that stand first; others follow by name.
 _FIRST: Final = ("gpu_gangs_overview",)
+_GANG: Final = "gang"
 
 
-def dashboards(folder: Path = DASHBOARDS) -> dict[str, dict[str, Any]]:
+def dashboards(assets: Path = ASSETS) -> dict[str, dict[str, Any]]:
     """Return the dashboards of the assets by the name of their file, the overview first."""
-    found = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+    found = {path.stem: json.loads(path.read_text()) for path in sorted((assets / "dashboards").glob("*.json"))}
     return {name: found[name] for name in sorted(found, key=lambda name: name not in _FIRST)}
+
+
+def monitors(assets: Path = ASSETS) -> list[dict[str, Any]]:
+    """Return the definitions of the monitors of the assets."""
+    return [json.loads(path.read_text())["definition"] for path in sorted((assets / "monitors").glob("*.json"))]
 
 
 def defaults(definition: Mapping[str, Any]) -> dict[str, str]:
@@ -33,12 +42,46 @@ def defaults(definition: Mapping[str, Any]) -> dict[str, str]:
     return {one["name"]: (one.get("defaults") or ["*"])[0] for one in definition.get("template_variables", ())}
 
 
-def html(title: str, about: str, shown: Mapping[str, View], links: Sequence[Mapping[str, str]] = ()) -> str:
+def chosen(definition: Mapping[str, Any], scene: Scene) -> Scene:
+    """Return a scene in which the dashboard of one gang has its gang: the one that holds most GPUs in vain just now.
+
+    Where none does, it is the one that is longest in its state; where there is no gang, the variable stays as it is.
+    """
+    if _GANG not in {one["name"] for one in definition.get("template_variables", ())}:
+        return scene
+    last = scene.timeline.moments[-1]
+    for name in ("gang.gpus_idle", "gang.state_seconds"):
+        values = last.by(name, _GANG)
+        if values:
+            return replace(scene, variables={**scene.variables, _GANG: max(values, key=lambda gang: values[gang])})
+    return scene
+
+
+def html(title: str, about: str, shown: Mapping[str, Board], links: Sequence[Mapping[str, str]] = ()) -> str:
     """Return a page of dashboards, each looked at with a scene. Raises as `dashboard.html` does."""
     boards = [dashboard.html(name, definition, scene) for name, (definition, scene) in shown.items()]
+    anchors = [{"name": name, "title": definition["title"]} for name, (definition, _) in shown.items()]
+    told = [(scene.monitors, scene) for _, scene in shown.values() if scene.monitors][:1]
+    alerts = [monitors_shown(states(definitions, scene)).html for definitions, scene in told]
     library = Markup(get_plotlyjs())  # noqa: S704 - as the package has it
     assets = {"css": _asset("page.css"), "script": _asset("page.js"), "library": library}
-    return str(filled("page.html", title=title, about=about, links=links, dashboards=boards, **assets))
+    return str(
+        filled(
+            "page.html",
+            title=title,
+            about=about,
+            links=links,
+            dashboards=boards,
+            alerts=alerts,
+            anchors=anchors,
+            **assets,
+        )
+    )
+
+
+def index(entries: Sequence[Mapping[str, str]]) -> str:
+    """Return a page of links to others, each with its target, its name, and what it is about."""
+    return str(filled("index.html", entries=entries, css=_asset("page.css")))
 
 
 def _asset(name: str) -> Markup:

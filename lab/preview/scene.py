@@ -42,12 +42,13 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Scene:
-    """A timeline up to a moment (seconds since the epoch), seen over a span (seconds), with values for variables."""
+    """A timeline up to a moment (seconds since the epoch), over a span (seconds); values of variables; monitors."""
 
     timeline: Timeline
     at: float
     span: float = SPANS["1h"]
     variables: Mapping[str, str] = field(default_factory=dict)
+    monitors: tuple[Definition, ...] = ()
 
     @cached_property
     def samples(self) -> Samples:
