@@ -89,6 +89,7 @@ def plain(html: str) -> list[str]:
         (259_200, "second", "3 days"),
         (90, "minute", "1.5 hrs"),
         (87.5, "percent", "87.5%"),
+        (0.875, "fraction", "87.5%"),
         (1, "device", "1 device"),
         (56, "device", "56 devices"),
         (2500, "dollar", "$2.5k"),

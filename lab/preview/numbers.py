@@ -26,6 +26,8 @@ _TIMES: Final[tuple[tuple[str, float, str, str], ...]] = (
 )
 _SECONDS: Final = {name: seconds for name, seconds, _, _ in _TIMES}
 _THOUSANDS: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+#: What is told in percent.
+_FRACTION: Final = "fraction"
 #: Units that stand close to the number, and those with a short form of their own.
 _CLOSE: Final[Mapping[str, str]] = {"percent": "%"}
 _SHORT: Final[Mapping[str, tuple[str, str]]] = {"device": ("device", "devices")}
@@ -75,6 +77,8 @@ def number(value: float | None, unit: Unit = Unit(), *, precision: int | None = 
     if value is None:
         return Number("", NOTHING, "")
     decimals = _DECIMALS if precision is None else precision
+    if unit.name == _FRACTION:
+        value, unit = 100 * value, Unit("percent")
     if unit.name in _SECONDS:
         return _time(value, unit, decimals, autoscale=autoscale)
     digits = _short(value, decimals) if autoscale else _plain(value, decimals, grouped=True)

@@ -15,6 +15,8 @@ from lab.preview.scene import Definition, Line, Scene
 
 #: A column of a table is made no wider than for so many letters.
 _LONGEST: Final = 28
+#: Letters as wide as what is left free beside a text.
+_PADDING: Final = 3
 #: Aggregates of a legend.
 _COLUMNS: Final[Mapping[str, Callable[[list[float]], float]]] = {
     "value": lambda values: values[-1],
@@ -134,8 +136,9 @@ def query_table(definition: Definition, scene: Scene) -> Shown:
 
 def _shares(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
     """Return the shares (percent) of the columns of tags in what the numbers leave: as their longest texts need."""
-    longest = [max(len(text) for text in column) for column in zip(headings, *rows, strict=True)]
-    return [100 * min(length, _LONGEST) // sum(min(length, _LONGEST) for length in longest) for length in longest]
+    needed = [_PADDING + min(max(map(len, column)), _LONGEST) for column in zip(headings, *rows, strict=True)]
+    return [100 * letters // sum(needed) for letters in needed]
+
 
 
 def _values(row: Row, request: Definition, found: Sequence[Row]) -> list[Mapping[str, object]]:
