@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lab.preview import dashboard, page, texts
+from lab.preview.axes import Drawn, Part
 from lab.preview.colours import Paint, painted
 from lab.preview.figures import timeseries as drawn
 from lab.preview.numbers import Unit, text, unit_of
@@ -302,6 +303,18 @@ def test_lines_of_several_formulas_tell_which() -> None:
     assert [trace["name"] for trace in lines(states(), total, one)[0]] == ["all", "gangs, partial", "gangs, running"]
 
 
+def test_a_request_may_have_the_axis_on_the_right() -> None:
+    """What is drawn there is measured there: 1,000 on the right does not press 5 on the left flat."""
+    found = scene(
+        {("gangs", "gang_state:running"): lambda _: 5.0, ("gang.throughput", "unit:tokens"): lambda _: 1000.0}
+    )
+    right = request("sum:kueue_gang.gang.throughput{$kube_cluster_name}", "timeseries")
+    traces, _, layout = lines(found, request(STATES, "timeseries"), {**right, "on_right_yaxis": True})
+    assert [trace["yaxis"] for trace in traces] == ["y", "y2"]
+    assert 5 < layout["yaxis"]["range"][1] < 10
+    assert layout["yaxis2"]["range"][1] > 1000
+
+
 def test_a_gap_stays_a_gap() -> None:
     """Where a line has no point for longer than is bridged, nothing is drawn."""
     found = scene({("gangs", "gang_state:partial"): lambda minutes: None if 10 <= minutes < 40 else 1.0})
@@ -326,7 +339,8 @@ def test_markers_are_drawn_at_their_value() -> None:
 def test_the_axis_of_a_time_has_round_times() -> None:
     """Seconds up to 50 minutes are marked each ten minutes."""
     line = Line({"formula": "a"}, {}, [(END, 3000.0)])
-    figure = drawn([({}, [(line, "a", "#000000")], 60.0)], (END - 3600, END), Unit("second"), {})
+    part = Part({}, (Drawn(line, "a", "#000000", Unit("second")),), 60.0)
+    figure = drawn([part], (END - 3600, END), {})
     assert list(figure.layout.yaxis.ticktext) == ["0 s", "10 mins", "20 mins", "30 mins", "40 mins", "50 mins"]
 
 

@@ -7,27 +7,20 @@ plotly checks each property when a figure is built, draws vector graphics in the
 shows values under the pointer as the app does, and needs nothing from the network once its script is in the page.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import plotly.graph_objects as go
 
+from lab.preview.axes import Drawn, Part, axis
 from lab.preview.colours import MARKERS, palette
-from lab.preview.numbers import Unit, text
+from lab.preview.numbers import text
 from lab.preview.scene import Definition, Line
 
 _WIDTHS: Final[Mapping[str, float]] = {"thin": 1.0, "normal": 1.8, "thick": 3.0}
 _DASHES: Final[Mapping[str, str]] = {"solid": "solid", "dashed": "dash", "dotted": "dot"}
 _GRID, _AXIS, _FONT = "#e9ecf0", "#c9cfd6", "#5c6875"
-_TICKS: Final = 5
-#: Roundest steps of an axis, in seconds where it shows a time.
-_STEPS: Final = (1.0, 2.0, 5.0, 10.0)
-_TIME_STEPS: Final = (
-    1, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800,
-)  # fmt: skip
-#: Units that an axis shows; words of other units would take the room of the lines.
-_ON_AXIS: Final = ("percent", "second", "minute", "hour")
 _FONT_FAMILY: Final = "NotoSans, 'Noto Sans', 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif"
 
 
@@ -45,20 +38,12 @@ def colours(lines: Sequence[Line], style: Definition) -> list[str]:
     return found
 
 
-def timeseries(
-    parts: Iterable[tuple[Definition, Sequence[tuple[Line, str, str]], float]],
-    window: tuple[float, float],
-    unit: Unit,
-    definition: Definition,
-) -> go.Figure:
-    """Return a timeseries of its requests, each with its lines (with name and colour) and its interval in seconds."""
+def timeseries(parts: Sequence[Part], window: tuple[float, float], definition: Definition) -> go.Figure:
+    """Return a timeseries of what its requests draw, over a window (seconds since the epoch)."""
     figure = go.Figure()
-    drawn = [(request, drawn, interval) for request, drawn, interval in parts]
-    for number, (request, named, interval) in enumerate(drawn):
-        for line, name, colour in named:
-            figure.add_trace(_trace(request, line, name, colour, interval, number, unit))
-    tops = _tops(drawn)
-    begin, end = (_instant(at) for at in window)
+    for number, part in enumerate(parts):
+        for drawn in part.lines:
+            figure.add_trace(_trace(part, drawn, number))
     figure.update_layout(
         template="none",
         margin={"l": 6, "r": 8, "t": 8, "b": 4},
@@ -72,50 +57,51 @@ def timeseries(
         plot_bgcolor="rgba(0,0,0,0)",
     )
     figure.update_xaxes(
-        type="date", range=[begin, end], showgrid=False, linecolor=_AXIS, ticks="outside", ticklen=4, tickcolor=_AXIS,
-        tickformat="%H:%M", nticks=8, hoverformat="%b %-d, %H:%M:%S UTC", automargin=True, fixedrange=True,
+        type="date", range=[_instant(at) for at in window], showgrid=False, linecolor=_AXIS, ticks="outside", ticklen=4,
+        tickcolor=_AXIS, tickformat="%H:%M", nticks=8, hoverformat="%b %-d, %H:%M:%S UTC", automargin=True,
+        fixedrange=True,
     )  # fmt: skip
-    low, high, ticks = _scale(tops, unit, definition.get("yaxis", {}))
-    figure.update_yaxes(
-        range=[low, high], gridcolor=_GRID, zeroline=False, tickvals=ticks,
-        ticktext=[text(tick, unit if unit.name in _ON_AXIS else Unit()) for tick in ticks],
-        automargin=True, fixedrange=True,
-    )  # fmt: skip
+    common = {"zeroline": False, "automargin": True, "fixedrange": True}
+    left = axis((part for part in parts if not part.right), definition.get("yaxis", {}))
+    figure.update_layout(yaxis={**left, **common, "gridcolor": _GRID})
+    if any(part.right for part in parts):
+        right = axis((part for part in parts if part.right), definition.get("right_yaxis", {}))
+        figure.update_layout(yaxis2={**right, **common, "overlaying": "y", "side": "right", "showgrid": False})
     for marker in definition.get("markers", ()):
         _mark(figure, marker)
     return figure
 
 
-def _trace(
-    request: Definition, line: Line, name: str, colour: str, interval: float, number: int, unit: Unit
-) -> go.Scatter | go.Bar:
-    display, style = request.get("display_type", "line"), request.get("style", {})
+def _trace(part: Part, drawn: Drawn, number: int) -> go.Scatter | go.Bar:
+    line, colour, style = drawn.line, drawn.colour, part.request.get("style", {})
     values = [value for _, value in line.points]
-    told = {"name": name, "customdata": [text(value, unit) for value in values], "hovertemplate": "%{customdata}"}
-    if display == "bars":
+    told = {
+        "name": drawn.name,
+        "customdata": [text(value, drawn.unit) for value in values],
+        "hovertemplate": "%{customdata}",
+        "yaxis": "y2" if part.right else "y",
+    }
+    if part.display == "bars":
         # A bar stands over the time that it tells of.
-        middle = [_instant(at + interval / 2) for at, _ in line.points]
-        return go.Bar(
-            x=middle,
-            y=values,
-            marker={"color": colour, "line": {"color": "#ffffff", "width": 0.6}},
-            width=interval * 1000,
-            **told,
-        )
-    width = _WIDTHS[style.get("line_width", "normal")]
-    drawn = {"color": colour, "width": width, "dash": _DASHES[style.get("line_type", "solid")]}
+        middle = [_instant(at + part.interval / 2) for at, _ in line.points]
+        paint = {"color": colour, "line": {"color": "#ffffff", "width": 0.6}}
+        return go.Bar(x=middle, y=values, marker=paint, width=part.interval * 1000, **told)
+    pen = {
+        "color": colour,
+        "width": _WIDTHS[style.get("line_width", "normal")],
+        "dash": _DASHES[style.get("line_type", "solid")],
+    }
     x = [_instant(at) for at, _ in line.points]
-    alone = _alone(values)
-    if display == "area":
+    if part.display == "area":
         # In a stack a gap would pull down what lies above; where a group has no points it is 0 high.
-        drawn["width"] = 1.0
         return go.Scatter(
-            x=x, y=[value or 0.0 for value in values], mode="lines", line=drawn, stackgroup=str(number),
+            x=x, y=[value or 0.0 for value in values], mode="lines", line={**pen, "width": 1.0}, stackgroup=str(number),
             fillcolor=_faded(colour, 0.75), **told,
         )  # fmt: skip
-    marks = {"size": [6 if lonely else 0 for lonely in alone], "color": colour, "opacity": 1.0, "line": {"width": 0}}
+    alone = _alone(values)
+    dots = {"size": [6 if lonely else 0 for lonely in alone], "color": colour, "opacity": 1.0, "line": {"width": 0}}
     mode = "lines+markers" if any(alone) else "lines"
-    return go.Scatter(x=x, y=values, mode=mode, line=drawn, marker=marks, connectgaps=False, **told)
+    return go.Scatter(x=x, y=values, mode=mode, line=pen, marker=dots, connectgaps=False, **told)
 
 
 def _alone(values: Sequence[float | None]) -> list[bool]:
@@ -125,45 +111,6 @@ def _alone(values: Sequence[float | None]) -> list[bool]:
         value is not None and before is None and after is None
         for before, value, after in zip(padded, padded[1:], padded[2:], strict=False)
     ]
-
-
-def _tops(drawn: Sequence[tuple[Definition, Sequence[tuple[Line, str, str]], float]]) -> list[float]:
-    """Return the values that the vertical axis must hold: stacked ones added up."""
-    found = [0.0]
-    for request, named, _ in drawn:
-        if request.get("display_type", "line") == "line":
-            found += [value for line, _, _ in named for value in line.values]
-            continue
-        totals: dict[float, float] = {}
-        for line, _, _ in named:
-            for at, value in line.points:
-                totals[at] = totals.get(at, 0.0) + (value or 0.0)
-        found += totals.values()
-    return found
-
-
-def _scale(tops: Sequence[float], unit: Unit, axis: Definition) -> tuple[float, float, list[float]]:
-    """Return the ends of the vertical axis, and its ticks at round values."""
-    low = float(axis["min"]) if axis.get("min", "auto") != "auto" else min(tops)
-    most = max(float(axis["max"]) if axis.get("max", "auto") != "auto" else max(tops), low)
-    step = _step((most - low or 1.0) / _TICKS, unit)
-    # A line along the top of the widget would be hard to see.
-    high = most if axis.get("max", "auto") != "auto" else low + ((most - low) * 1.08 or 1.0)
-    first = -(-low // step) * step
-    ticks = []
-    while first <= high + step * 1e-9:
-        ticks.append(round(first, 9))
-        first += step
-    return low, high, ticks
-
-
-def _step(least: float, unit: Unit) -> float:
-    if unit.name == "second" and least >= 1:
-        return float(next((step for step in _TIME_STEPS if step >= least), -(-least // 604_800) * 604_800))
-    size = 10.0 ** len(str(int(least))) / 10 if least >= 1 else 1.0
-    while least < 1 and size / 10 >= least:
-        size /= 10
-    return next(step * size for step in (0.1, 0.2, 0.5, *_STEPS) if step * size >= least)
 
 
 def _mark(figure: go.Figure, marker: Definition) -> None:

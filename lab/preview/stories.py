@@ -14,9 +14,10 @@ from lab.timeline import Timeline
 
 #: The scenario that is shown unless another one is asked for.
 DEFAULT: Final = "partial-gang"
-#: So long after its fault a scenario is looked at, where it lasts that long (seconds): what is new is seen, and the
-#: time before it, too.
+#: So long after its fault a scenario is looked at, and an hour after its start at least, where it lasts that long
+#: (seconds): what is new is seen, and the time before it, too.
 _AFTER: Final = 1800.0
+_LEAST: Final = 3600.0
 
 
 def names() -> list[str]:
@@ -32,7 +33,7 @@ def about(name: str) -> str:
 def moment(name: str) -> float:
     """Return when a scenario is looked at, in seconds after its start. Raises ScenarioError."""
     story = scenario.load(name)
-    return story.lasts if story.fault_at is None else min(story.lasts, story.fault_at + _AFTER)
+    return story.lasts if story.fault_at is None else min(story.lasts, max(story.fault_at + _AFTER, _LEAST))
 
 
 def told(name: str, at: float | None = None) -> Timeline:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from lab.evaluate import Row
 from lab.preview import data, figures
+from lab.preview.axes import Drawn, Part
 from lab.preview.colours import TEXT, painted, palette
 from lab.preview.markup import Shown, drawing, filled
 from lab.preview.numbers import Unit, number, text
@@ -58,28 +59,35 @@ def _with_custom(unit: Unit, definition: Definition) -> Unit:
 
 def timeseries(definition: Definition, scene: Scene) -> Shown:
     """Show lines, areas or bars over time, with a legend of the columns that are asked for."""
-    drawn = []
-    legend: list[dict[str, Any]] = []
-    units: list[Unit] = []
-    for request in definition["requests"]:
-        display = request.get("display_type", "line")
-        lines = data.lines(request, definition, scene, display)
-        tones = figures.colours(lines, request.get("style", {}))
-        several = len(request["formulas"]) > 1 or len(definition["requests"]) > 1
-        named = [(line, label(line, several=several), tone) for line, tone in zip(lines, tones, strict=True)]
-        drawn.append((request, named, scene.interval(definition, display)))
-        for line, name, tone in named:
-            unit = data.unit(request, line.formula)
-            units.append(unit)
-            cells = [text(_COLUMNS[column](line.values), unit) for column in _columns(definition)]
-            legend.append({"name": name, "colour": tone, "cells": cells})
-    figure = figures.timeseries(drawn, scene.window(definition), units[0] if units else Unit(), definition)
+    parts = [_part(request, definition, scene) for request in definition["requests"]]
+    figure = figures.timeseries(parts, scene.window(definition), definition)
+    legend = [
+        {
+            "name": drawn.name,
+            "colour": drawn.colour,
+            "cells": [text(_COLUMNS[column](drawn.line.values), drawn.unit) for column in _columns(definition)],
+        }
+        for part in parts
+        for drawn in part.lines
+    ]
     shown = legend if definition.get("show_legend", True) else []
     layout = definition.get("legend_layout", "auto")
     side = "horizontal" if layout == "horizontal" else "vertical"
     columns = _columns(definition) if side == "vertical" else ()
     html = filled("timeseries.html", drawing=drawing(figure), legend=shown, columns=columns, layout=side)
-    return Shown(html, empty=not any(line.values for _, named, _ in drawn for line, _, _ in named))
+    return Shown(html, empty=not legend)
+
+
+def _part(request: Definition, definition: Definition, scene: Scene) -> Part:
+    display = request.get("display_type", "line")
+    lines = data.lines(request, definition, scene, display)
+    tones = figures.colours(lines, request.get("style", {}))
+    several = len(request["formulas"]) > 1 or len(definition["requests"]) > 1
+    drawn = tuple(
+        Drawn(line, label(line, several=several), tone, data.unit(request, line.formula))
+        for line, tone in zip(lines, tones, strict=True)
+    )
+    return Part(request, drawn, scene.interval(definition, display))
 
 
 def _columns(definition: Definition) -> Sequence[str]:
@@ -138,7 +146,6 @@ def _shares(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]
     """Return the shares (percent) of the columns of tags in what the numbers leave: as their longest texts need."""
     needed = [_PADDING + min(max(map(len, column)), _LONGEST) for column in zip(headings, *rows, strict=True)]
     return [100 * letters // sum(needed) for letters in needed]
-
 
 
 def _values(row: Row, request: Definition, found: Sequence[Row]) -> list[Mapping[str, object]]:
