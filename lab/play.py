@@ -1,0 +1,195 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""A scenario played: the real check, over real HTTP, on a simulated cluster, in virtual time.
+
+    python -m lab.play SCENARIO [--status]
+
+The cluster lives until the next moment, is shown by an `ApiServer`, and the check that the Agent would run reads it, as
+often as its interval says. No time is waited for: the server's Date and every clock of the check are the cluster's. So
+two hours take seconds, and give the same each time.
+
+The check lists everything in each run (`sync: list`): with watches it would not be certain what it has seen by then.
+What happens between two runs and is over before the second is seen as far as the objects tell of it later, as Workloads
+tell of evictions and Events of rejections.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, Final
+
+from datadog_checks.base.stubs import aggregator, datadog_agent
+
+from datadog_checks.kueue_gang import KueueGangCheck
+from datadog_checks.kueue_gang import check as check_module
+from datadog_checks.kueue_gang.commands import status
+from datadog_checks.kueue_gang.sources.api import Api
+from datadog_checks.kueue_gang.sources.collector import Collector
+from lab.apiserver import ApiServer
+from lab.simulation import metrics
+from lab.simulation.scenario import ScenarioError, known, load
+from lab.simulation.world import World
+from lab.timeline import Moment, Recorder, Timeline
+
+INTERVAL: Final = 15.0
+#: Seconds of the check's own clock that no cluster's time has.
+_MONOTONIC: Final = 1_000_000.0
+
+
+class FailedError(Exception):
+    """The check failed where it should not; the text is what it reported."""
+
+
+@contextmanager
+def clocks(now: Callable[[], float]) -> Iterator[None]:
+    """Have every clock of the check go with a cluster's time."""
+
+    def monotonic() -> float:
+        return _MONOTONIC + now()
+
+    kept: list[tuple[Any, str, Any]] = [(check_module, "time", check_module.time)]
+    check_module.time = SimpleNamespace(monotonic=monotonic, process_time=monotonic)  # type: ignore[assignment]
+    for taker in (Api.__init__, Collector.__init__):
+        defaults = taker.__kwdefaults__ or {}
+        kept.append((taker, "__kwdefaults__", defaults))
+        taker.__kwdefaults__ = {**defaults, "monotonic": monotonic}
+    try:
+        yield
+    finally:
+        for holder, name, before in kept:
+            setattr(holder, name, before)
+
+
+class Player:
+    """A scenario that is being played, one run of the check after the other. Use it as a context manager.
+
+    `check` is the check, `world` the cluster, `url` where it is served.
+    """
+
+    def __init__(self, name: str, *, interval: float | None = None, port: int = 0) -> None:
+        """Prepare to play a scenario. Raises ScenarioError."""
+        self.scenario = load(name)
+        self.interval = interval or INTERVAL
+        self.world = World(self.scenario)
+        self.server = ApiServer(clock=lambda: self.world.now, port=port)
+        self.check = KueueGangCheck("kueue_gang", {}, [self.instance()])
+        self._recorder = Recorder()
+        self._clocks = clocks(lambda: self.world.now)
+
+    @property
+    def url(self) -> str:
+        """The address of the server."""
+        return self.server.url
+
+    def instance(self) -> dict[str, Any]:
+        """Return the instance of the check."""
+        found = {
+            "kube_api_url": self.server.url,
+            "sync": "list",
+            "min_collection_interval": self.interval,
+            "openmetrics_endpoint": f"{self.server.url}/metrics",
+            "tags": [f"kube_cluster_name:{self.scenario.cluster.name}"],
+        }
+        if any(job.gang for job in self.scenario.jobs):
+            found["scheduler_metrics"] = {"url": f"{self.server.url}/scheduler/metrics"}
+        return {**found, **_filled(self.scenario.check, self.server.url)}
+
+    def __enter__(self) -> "Player":
+        """Begin to serve; the cluster is as it is before the first run."""
+        self._clocks.__enter__()
+        self.server.__enter__()
+        self._show(self.world.start)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End."""
+        self.check.cancel()
+        self.server.__exit__(None, None, None)
+        self._clocks.__exit__(None, None, None)
+
+    def moments(self, until: float | None = None) -> Iterator[Moment]:
+        """Yield what the check sent, run by run, for so many seconds of the cluster's time (default: to its end)."""
+        lasts = self.scenario.lasts if until is None else min(until, self.scenario.lasts)
+        for number in range(1, int(lasts // self.interval) + 1):
+            yield self.step(self.world.start + number * self.interval)
+
+    def step(self, when: float) -> Moment:
+        """Let the cluster live until then, and run the check; return what it sent."""
+        self._show(when)
+        aggregator.reset()
+        datadog_agent.reset()
+        self.check.run()
+        return self._recorder.moment(self.world.now, aggregator)
+
+    def _show(self, when: float) -> None:
+        self.world.run_until(when)
+        self.world.show(self.server)
+        self.server.kueue = metrics.kueue(self.world)
+        self.server.scheduler = metrics.scheduler(self.world)
+
+
+def _filled(options: Mapping[str, Any], url: str) -> dict[str, Any]:
+    """Return options with the server's address in the place of `URL`."""
+    if isinstance(options, dict):
+        return {key: _filled(value, url) for key, value in options.items()}
+    if isinstance(options, list):
+        return [_filled(one, url) for one in options]  # type: ignore[return-value]
+    return options.replace("URL", url) if isinstance(options, str) else options  # type: ignore[return-value]
+
+
+def play(scenario: str, *, until: float | None = None, interval: float | None = None) -> Timeline:
+    """Play a scenario, to its end or for so many seconds; return all that the check sent. Raises ScenarioError."""
+    with Player(scenario, interval=interval) as player:
+        return Timeline(scenario, player.interval, list(player.moments(until)))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Play a scenario and tell its story."""
+    parser = argparse.ArgumentParser(prog="python -m lab.play", description=__doc__.splitlines()[0])
+    parser.add_argument("scenario", help=", ".join(known()))
+    parser.add_argument("--status", action="store_true", help="show the table of the gangs each ten minutes")
+    given = parser.parse_args(argv)
+    try:
+        _tell(given.scenario, table=given.status)
+    except ScenarioError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _tell(name: str, *, table: bool) -> None:
+    told = 0
+    with Player(name) as player:
+        world = player.world
+        print(f"{name}: {player.scenario.about}")
+        for number, moment in enumerate(player.moments(), 1):
+            for at, text in world.story[told:]:
+                if at >= 0:
+                    print(f"  {_clock(at)}  {text}")
+            told = len(world.story)
+            for event in moment.events:
+                print(f"  {_clock(moment.at - world.start)}  EVENT {event['msg_title']}")
+            if number % 20 == 0:
+                print(f"  {_clock(moment.at - world.start)}  {summary(moment)}")
+                if table and player.check.picture:
+                    print(status.table(player.check.picture, (), status.View(colour=False, width=140)))
+
+
+def summary(moment: Moment) -> str:
+    """Return a line that tells how the cluster is."""
+    idle = ", ".join(f"{amount:g} {why}" for why, amount in sorted(moment.by("gpus.idle", "idle_reason").items()))
+    states = ", ".join(f"{n:g} {state}" for state, n in sorted(moment.by("gangs", "gang_state").items()))
+    blocked = ", ".join(f"{n:g} {why}" for why, n in sorted(moment.by("gangs.blocked", "blocker").items()))
+    allocated, free = moment.total("gpus.allocated"), moment.total("gpus.free")
+    return f"GPUs {allocated:g} allocated, {free:g} free; idle: {idle or 'none'}; gangs: {states}; blocked: {blocked}"
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
