@@ -1,7 +1,7 @@
 # (C) datadog-kueue-gang contributors 2026-present
 # All rights reserved
 # Licensed under a 3-clause BSD style license (see LICENSE)
-"""metadata.csv, and what is made in the docs: tables of metrics, output of the demo, examples of blockers, pictures.
+"""metadata.csv, the assets, and what is made in the docs: tables of metrics, output of the demo, examples, pictures.
 
     python -m lab.metadata [--check]
 
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from datadog_checks.kueue_gang.catalog import ALL, GANG_TAGS, OWN, PREFIX, QUEUE_TAGS, SCRAPED, Metric
-from lab import blockers, demo, events, pictures
+from lab import assets, blockers, demo, events, pictures
 from lab.cost import ASSUMPTIONS, LARGE, cost
 from lab.recorded import side_by_side
 from lab.replay import ReplayServer
@@ -241,6 +241,7 @@ def files(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     for name, parts in DOCUMENTS.items():
         yield root / name, document((root / name).read_text(), parts)
     yield from pictures.files(root)
+    yield from assets.files(root)
 
 
 def main() -> int:
