@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.preview import dashboard, page, texts
+from lab.preview import dashboard, monitors, objectives, page, texts
 from lab.preview.axes import Drawn, Part
 from lab.preview.colours import Paint, painted
 from lab.preview.figures import timeseries as drawn
@@ -22,15 +22,17 @@ from lab.timeline import Moment, Point, Timeline
 END = 1_796_040_000.0
 CLUSTER = "kube_cluster_name:one"
 Json = dict[str, Any]
+#: By metric and tags a value, or what it was so many minutes before the end; None where there was none.
+Values = Mapping[tuple[str, str], float | Callable[[int], float | None] | None]
 
 
-def timeline(values: Mapping[tuple[str, str], Callable[[int], float | None]], **events: Any) -> Timeline:
-    """Return two hours at one run a minute; `values` tells by (metric, tags) the value at a minute before the end."""
+def timeline(values: Values, **events: Any) -> Timeline:
+    """Return two hours at one run a minute."""
     moments = []
     for minutes in range(119, -1, -1):
         points = []
         for (name, tags), value in values.items():
-            found = value(minutes)
+            found = value(minutes) if callable(value) else value
             if found is not None:
                 kind = "count" if name.endswith("_seconds") and name.startswith("gpus.") else "gauge"
                 points.append(Point(name, kind, found, tuple(sorted((CLUSTER, *tags.split(","))))))
@@ -38,7 +40,7 @@ def timeline(values: Mapping[tuple[str, str], Callable[[int], float | None]], **
     return Timeline("made by hand", 60.0, moments)
 
 
-def scene(values: Mapping[tuple[str, str], Callable[[int], float | None]], **events: Any) -> Scene:
+def scene(values: Values, **events: Any) -> Scene:
     """Return the last hour of such a timeline."""
     return Scene(
         timeline(values, **events), END, variables={"kube_cluster_name": "*", "gpu_resource": "nvidia.com/gpu"}
@@ -60,7 +62,7 @@ GPU = "gpu_resource:nvidia.com/gpu"
 
 def gangs(**seconds: float | None) -> Scene:
     """Return a scene in which each gang has its age in seconds."""
-    return scene({("gang.state_seconds", f"gang:{name}"): lambda _, age=age: age for name, age in seconds.items()})  # type: ignore[misc]
+    return scene({("gang.state_seconds", f"gang:{name}"): age for name, age in seconds.items()})
 
 
 def plain(html: str) -> list[str]:
@@ -171,7 +173,7 @@ def test_a_single_value_is_the_last_with_the_unit_of_its_metric() -> None:
 
 def test_a_custom_unit_goes_before_that_of_the_metric() -> None:
     """`custom_unit` of the widget is what stands behind the digits."""
-    found = scene({("gpus.idle_total", GPU): lambda _: 56.0})
+    found = scene({("gpus.idle_total", GPU): 56.0})
     assert value_of(found, requests=[request(IDLE)], custom_unit="GPUs")[0] == ["56", "GPUs"]
 
 
@@ -247,9 +249,7 @@ def test_a_widget_shows_its_own_span() -> None:
 
 def test_a_variable_filters() -> None:
     """The value of a variable goes into the scope of the query; `*` leaves it as it is."""
-    found = scene(
-        {("gpus.idle_total", GPU): lambda _: 8.0, ("gpus.idle_total", "gpu_resource:amd.com/gpu"): lambda _: 4.0}
-    )
+    found = scene({("gpus.idle_total", GPU): 8.0, ("gpus.idle_total", "gpu_resource:amd.com/gpu"): 4.0})
     assert value_of(found, requests=[request(IDLE)])[0][0] == "8"
     everything = Scene(found.timeline, END, variables={"kube_cluster_name": "*", "gpu_resource": "*"})
     assert value_of(everything, requests=[request(IDLE)])[0][0] == "12"
@@ -272,7 +272,7 @@ def states() -> Scene:
     """Return a scene with gangs of two states; those that are partial began half an hour ago."""
     return scene({
         ("gangs", "gang_state:partial"): lambda minutes: 2.0 if minutes < 30 else None,
-        ("gangs", "gang_state:running"): lambda _: 5.0,
+        ("gangs", "gang_state:running"): 5.0,
     })  # fmt: skip
 
 
@@ -305,9 +305,7 @@ def test_lines_of_several_formulas_tell_which() -> None:
 
 def test_a_request_may_have_the_axis_on_the_right() -> None:
     """What is drawn there is measured there: 1,000 on the right does not press 5 on the left flat."""
-    found = scene(
-        {("gangs", "gang_state:running"): lambda _: 5.0, ("gang.throughput", "unit:tokens"): lambda _: 1000.0}
-    )
+    found = scene({("gangs", "gang_state:running"): 5.0, ("gang.throughput", "unit:tokens"): 1000.0})
     right = request("sum:kueue_gang.gang.throughput{$kube_cluster_name}", "timeseries")
     traces, _, layout = lines(found, request(STATES, "timeseries"), {**right, "on_right_yaxis": True})
     assert [trace["yaxis"] for trace in traces] == ["y", "y2"]
@@ -354,9 +352,7 @@ def test_an_unknown_palette_is_refused() -> None:
 def test_parts_have_the_size_of_their_value(kind: str) -> None:
     """Each group is a part; what is 0 has none."""
     ask = request("sum:kueue_gang.gangs{$kube_cluster_name} by {gang_state}")
-    found = scene(
-        {("gangs", f"gang_state:{name}"): lambda _, n=n: n for name, n in (("a", 3.0), ("b", 1.0), ("c", 0.0))}
-    )  # type: ignore[misc]
+    found = scene({("gangs", f"gang_state:{name}"): size for name, size in (("a", 3.0), ("b", 1.0), ("c", 0.0))})
     html = str(dashboard.widget({"type": kind, "requests": [ask]}, found).html)
     trace = json.loads(re.findall(r"<script[^>]*>(.*?)</script>", html)[0])["data"][0]
     assert dict(zip(trace["labels"], trace["values"], strict=True)) == {"a": 3.0, "b": 1.0}
@@ -421,6 +417,97 @@ def test_a_query_of_events_that_is_not_known_is_refused(query: str) -> None:
     """What the preview cannot decide it does not guess."""
     with pytest.raises(ValueError, match="query of events"):
         texts.matches(event("a", 0), query, {})
+
+
+# Monitors and SLOs.
+
+
+def monitor(name: str, query: str, *tags: str, **more: Any) -> Json:
+    """Return the definition of a monitor that alerts above 900 and warns above 300."""
+    options = {
+        "thresholds": {"critical": 900, "warning": 300},
+        "on_missing_data": "resolve",
+        "require_full_window": False,
+    }
+    return {"name": name, "query": query, "tags": ["integration:kueue_gang", *tags], "options": options, **more}
+
+
+AGE = "max(last_5m):max:kueue_gang.gang.state_seconds{*} by {kube_cluster_name,gang} > 900"
+NEVER = "max(last_5m):max:kueue_gang.gang.state_seconds{gang:nobody} by {kube_cluster_name,gang} > 900"
+
+
+def with_monitors() -> Scene:
+    """Return a scene with an old gang and a younger one, and two monitors."""
+    ages: Values = {
+        ("gang.state_seconds", "gang:old"): lambda minutes: 6000.0 - 60 * minutes,
+        ("gang.state_seconds", "gang:new"): 400.0,
+    }
+    made = (monitor("B never", NEVER, "kueue_gang:notify", priority=1), monitor("A old", AGE, priority=3))
+    return Scene(timeline(ages), END, monitors=made)
+
+
+def test_monitors_have_the_state_of_their_worst_group() -> None:
+    """The worst stand first, each with the groups that are not well, and the minute in which they became so."""
+    found = with_monitors()
+    first, second = monitors.states(found.monitors, found)
+    assert (first.name, first.state, second.name, second.state) == ("A old", "Alert", "B never", "OK")
+    # 6,000 s at the end, so above 900 s since the minute of 960 s, 84 minutes before the end; what begins 119 minutes
+    # before the end is younger than 300 s only in its first minutes.
+    assert [(one.group["gang"], one.state, (END - one.at) / 60) for one in first.groups[:1]] == [("old", "Alert", 84)]
+    assert [(one.group["gang"], one.state) for one in first.groups[1:]] == [("new", "Warn")]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("tag:integration:kueue_gang", ["A old", "A old", "B never"]),
+        ('tag:"kueue_gang:notify"', ["B never"]),
+        ("tag:(a:b)", []),
+    ],
+)
+def test_a_widget_of_monitors_asks_by_tag(query: str, names: list[str]) -> None:
+    """A row a group that is not well, and one for each monitor that is; those without the tag are not there."""
+    shown = dashboard.widget({"type": "manage_status", "query": query}, with_monitors())
+    assert re.findall(r'<td class="tag" title="([^"]+)">[AB] ', str(shown.html)) == names
+    assert shown.empty is not bool(names)
+
+
+def test_a_query_of_monitors_that_is_not_known_is_refused() -> None:
+    """Only tags are known."""
+    with pytest.raises(ValueError, match="query of monitors"):
+        dashboard.widget({"type": "manage_status", "query": "status:alert"}, with_monitors())
+
+
+def test_an_slo_of_counts_tells_the_part_that_was_good() -> None:
+    """90 of 120 GPU-seconds are 75 %; of a target of 90 % the error budget is spent two and a half times: -150 %."""
+    tags = "gpu_resource:nvidia.com/gpu"
+    used = {
+        ("gpus.allocated_seconds", f"gpu_use:busy,{tags}"): 90.0,
+        ("gpus.allocated_seconds", f"gpu_use:idle,{tags}"): 30.0,
+    }
+    query = {
+        "numerator": "sum:kueue_gang.gpus.allocated_seconds{!gpu_use:idle}.as_count()",
+        "denominator": "sum:kueue_gang.gpus.allocated_seconds{*}.as_count()",
+    }
+    slo = {"name": "useful", "type": "metric", "query": query, "thresholds": [{"target": 90}]}
+    assert plain(str(objectives.shown([slo], scene(used)).html))[-4:] == ["useful", "75%", "90%", "-150%"]
+    assert objectives.reached(slo, scene({})) is None
+
+
+def test_an_slo_of_slices_counts_those_that_keep_the_threshold() -> None:
+    """For 30 of 120 minutes, six slices, a gang was older than five minutes: 18 of 24 slices were good, 75 %."""
+    ages = {("gangs.oldest_seconds", "gang_state:partial"): lambda minutes: 400.0 if 1 <= minutes <= 30 else None}
+    query = {
+        "formulas": [{"formula": "a"}],
+        "queries": [
+            {"data_source": "metrics", "name": "a", "query": "max:kueue_gang.gangs.oldest_seconds{*}.rollup(max)"}
+        ],
+    }
+    slices = {"query": query, "query_interval_seconds": 300, "comparator": "<=", "threshold": 300}
+    slo = {"type": "time_slice", "sli_specification": {"time_slice": slices}}
+    assert objectives.reached(slo, scene(ages)) == 75
+    with pytest.raises(ValueError, match="type of SLO"):
+        objectives.reached({"type": "monitor"}, scene({}))
 
 
 # The page.

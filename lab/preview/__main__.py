@@ -82,10 +82,8 @@ def _look(pages: dict[str, Path], *, check: bool, folder: Path | None) -> int:
         with pictures.browser() as running:
             for name, path in pages.items():
                 found += pictures.faults(running, path) if check else []
-                if folder:
-                    folder.mkdir(parents=True, exist_ok=True)
-                    pictures.first_screen(running, path, folder / f"{name}.png")
-                    print(folder / f"{name}.png")
+                for picture in pictures.taken(running, path, folder, name) if folder else ():
+                    print(picture, flush=True)
     except pictures.NoBrowserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

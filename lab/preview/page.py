@@ -4,7 +4,7 @@
 """The page: dashboards one below the other, with all that they need inside of it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,10 +12,8 @@ from typing import Any, Final
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from lab.preview import dashboard
+from lab.preview import dashboard, monitors, objectives
 from lab.preview.markup import HERE, filled
-from lab.preview.monitors import shown as monitors_shown
-from lab.preview.monitors import states
 from lab.preview.scene import Scene
 
 ASSETS: Final = HERE.parent.parent / "assets"
@@ -32,9 +30,14 @@ def dashboards(assets: Path = ASSETS) -> dict[str, dict[str, Any]]:
     return {name: found[name] for name in sorted(found, key=lambda name: name not in _FIRST)}
 
 
-def monitors(assets: Path = ASSETS) -> list[dict[str, Any]]:
+def alerts(assets: Path = ASSETS) -> tuple[dict[str, Any], ...]:
     """Return the definitions of the monitors of the assets."""
-    return [json.loads(path.read_text())["definition"] for path in sorted((assets / "monitors").glob("*.json"))]
+    return tuple(json.loads(path.read_text())["definition"] for path in sorted((assets / "monitors").glob("*.json")))
+
+
+def slos(assets: Path = ASSETS) -> tuple[dict[str, Any], ...]:
+    """Return the SLOs of the assets."""
+    return tuple(json.loads(path.read_text()) for path in sorted((assets / "slos").glob("*.json")))
 
 
 def defaults(definition: Mapping[str, Any]) -> dict[str, str]:
@@ -58,25 +61,27 @@ def chosen(definition: Mapping[str, Any], scene: Scene) -> Scene:
 
 
 def html(title: str, about: str, shown: Mapping[str, Board], links: Sequence[Mapping[str, str]] = ()) -> str:
-    """Return a page of dashboards, each looked at with a scene. Raises as `dashboard.html` does."""
-    boards = [dashboard.html(name, definition, scene) for name, (definition, scene) in shown.items()]
-    anchors = [{"name": name, "title": definition["title"]} for name, (definition, _) in shown.items()]
-    told = [(scene.monitors, scene) for _, scene in shown.values() if scene.monitors][:1]
-    alerts = [monitors_shown(states(definitions, scene)).html for definitions, scene in told]
+    """Return a page of dashboards, each looked at with a scene; below them the monitors and SLOs of the last one.
+
+    Raises as `dashboard.html` does.
+    """
+    boards = [
+        {"name": name, "title": definition["title"], "html": dashboard.html(name, definition, scene)}
+        for name, (definition, scene) in shown.items()
+    ]
     library = Markup(get_plotlyjs())  # noqa: S704 - as the package has it
-    assets = {"css": _asset("page.css"), "script": _asset("page.js"), "library": library}
-    return str(
-        filled(
-            "page.html",
-            title=title,
-            about=about,
-            links=links,
-            dashboards=boards,
-            alerts=alerts,
-            anchors=anchors,
-            **assets,
-        )
-    )
+    scripts = {"css": _asset("page.css"), "script": _asset("page.js"), "library": library}
+    extras = list(_extras([scene for _, scene in shown.values()][-1]))
+    return str(filled("page.html", title=title, about=about, links=links, boards=boards, extras=extras, **scripts))
+
+
+def _extras(scene: Scene) -> Iterator[Mapping[str, str]]:
+    if scene.monitors:
+        found = monitors.shown(monitors.states(scene.monitors, scene))
+        yield {"name": "monitors", "title": "Monitors: which of them call now?", "html": found.html}
+    if scene.objectives:
+        found = objectives.shown(scene.objectives, scene)
+        yield {"name": "slos", "title": "SLOs: how far were they kept since the scenario began?", "html": found.html}
 
 
 def index(entries: Sequence[Mapping[str, str]]) -> str:

@@ -113,13 +113,17 @@ def faults(running: Browser, path: Path, widths: Sequence[int] = (NARROW, WIDE))
     return list(found)
 
 
-def first_screen(running: Browser, path: Path, picture: Path, *, width: int = WIDE, height: int = _HEIGHT) -> None:
-    """Write a picture (PNG) of what stands first on a page, without the line that tells the scenario."""
-    with opened(running, path, width, bare=True) as (page, _):
-        page.screenshot(path=picture, clip={"x": 0, "y": 0, "width": width, "height": height})
+def taken(running: Browser, path: Path, folder: Path, name: str) -> Iterator[Path]:
+    """Write pictures (PNG) of a page into a folder, without the line that tells the scenario; yield where they are.
 
-
-def whole(running: Browser, path: Path, name: str, picture: Path, *, width: int = WIDE) -> None:
-    """Write a picture (PNG) of one dashboard of a page, from top to bottom."""
-    with opened(running, path, width, bare=True) as (page, _):
-        page.locator(f"#{name}").screenshot(path=picture)
+    `NAME.png` is what stands first; for each dashboard follows `NAME-DASHBOARD.png`, from top to bottom.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with opened(running, path, WIDE, bare=True) as (page, _):
+        first = folder / f"{name}.png"
+        page.screenshot(path=first, clip={"x": 0, "y": 0, "width": WIDE, "height": _HEIGHT})
+        yield first
+        for board in page.locator(".dashboard").all():
+            picture = folder / f"{name}-{board.get_attribute('id')}.png"
+            board.screenshot(path=picture)
+            yield picture

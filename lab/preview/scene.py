@@ -42,13 +42,17 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Scene:
-    """A timeline up to a moment (seconds since the epoch), over a span (seconds); values of variables; monitors."""
+    """A timeline up to a moment (seconds since the epoch), over a span (seconds), with values for variables.
+
+    The monitors and SLOs are those that are judged over it.
+    """
 
     timeline: Timeline
     at: float
     span: float = SPANS["1h"]
     variables: Mapping[str, str] = field(default_factory=dict)
     monitors: tuple[Definition, ...] = ()
+    objectives: tuple[Definition, ...] = ()
 
     @cached_property
     def samples(self) -> Samples:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from lab.play import play
-from lab.preview.page import Board, chosen, dashboards, defaults, monitors
+from lab.preview.page import Board, alerts, chosen, dashboards, defaults, slos
 from lab.preview.scene import SPANS, Scene
 from lab.simulation import scenario
 from lab.timeline import Timeline
@@ -46,6 +46,6 @@ def boards(timeline: Timeline, span: float = SPANS["1h"]) -> Mapping[str, Board]
     at = timeline.moments[-1].at
     found = {}
     for name, definition in dashboards().items():
-        scene = Scene(timeline, at, span, defaults(definition), tuple(monitors()))
+        scene = Scene(timeline, at, span, defaults(definition), alerts(), slos())
         found[name] = definition, chosen(definition, scene)
     return found
