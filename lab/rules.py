@@ -118,7 +118,7 @@ def reasons() -> Iterator[str]:
     """Yield a line for each cell of the table that is not in bold, with why it is right."""
     for _, description in described("monitors"):
         for scenario, reason in description.get("also", {}).items():
-            yield f"* {description['title']}, {scenario}: {reason}"
+            yield f"* {description['title']}, {scenario}: {' '.join(reason.split())}"
 
 
 def main(names: list[str]) -> int:
