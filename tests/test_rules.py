@@ -161,7 +161,7 @@ def by_hand(name: str) -> Samples:
 
 @pytest.mark.parametrize("name", BY_HAND)
 def test_it_fires_on_what_is_written_by_hand(name: str) -> None:
-    """A monitor without a scenario fires in its window, or at the age that is too much, recovers, and is quiet before."""
+    """Without a scenario it fires in its window, or at the age that is too much; it recovers; before, it is quiet."""
     group = BY_HAND[name][-1]
     found = list(play(Monitor.of(monitor(MONITORS[name])["definition"]), by_hand(name)))
     (alert,) = (change for change in found if change.state == ALERT)
