@@ -88,7 +88,7 @@ class Reading:
 class Collector:
     """Reads all sources."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one a source
         self,
         api: Api,
         resources: Iterable[Resource],
