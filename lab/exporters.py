@@ -4,8 +4,8 @@
 """Any number of pods that serve metrics, in one process: each has an address of its own and all have one port.
 
 The addresses are those of 127.0.0.0/8, which are all this machine. Which pod is asked the Host header tells. A pod
-serves the page of its address, or is sick in one of the ways of `http_faults`. The page of dcgm-exporter is here too, in
-the size that it has on a node.
+serves the page of its address, or is sick in one of the ways of `http_faults`. The page of dcgm-exporter is here too,
+in the size that it has on a node.
 
     with Exporters({"127.1.0.1": page(...)}) as pods:
         ...  # ask 127.1.0.1 at pods.port
@@ -31,7 +31,11 @@ class Exporters(FaultyServer):
     """The pods. `pages` and `sick` (what goes wrong), by address, may be changed while it runs."""
 
     def __init__(
-        self, pages: Mapping[str, Page] = {}, *, token: str | None = None, certificate: Path | None = None  # noqa: B006
+        self,
+        pages: Mapping[str, Page] = {},
+        *,
+        token: str | None = None,
+        certificate: Path | None = None,
     ) -> None:
         """Open a port on all addresses of this machine."""
         super().__init__(token=token, certificate=certificate, host="0.0.0.0")  # noqa: S104 - all of 127.0.0.0/8
@@ -68,14 +72,14 @@ def addresses(number: int) -> list[str]:
     return [str(FIRST + place) for place in range(number)]
 
 
-def pod(name: str, ip: str, labels: Mapping[str, str], namespace: str = "gpu-operator", **status: Any) -> dict[str, Any]:  # noqa: ANN401
+def pod(name: str, ip: str, labels: Mapping[str, str], namespace: str = "gpu-operator") -> dict[str, Any]:
     """Return a pod that runs at an address."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
         "spec": {"containers": [{"name": "exporter"}]},
-        "status": {"phase": "Running", "podIP": ip, **status},
+        "status": {"phase": "Running", "podIP": ip},
     }
 
 

@@ -219,6 +219,7 @@ class FaultyServer(ABC):
     def sickness(self, headers: Mapping[str, str]) -> Fault | None:
         """Return what goes wrong with a request by its headers, where a server has such faults too."""
         del headers
+        return None
 
     def admits(self, headers: Mapping[str, str]) -> bool:
         """Tell whether a request has the token. The name of the scheme may be written in any way (RFC 9110, 11.1)."""

@@ -17,6 +17,7 @@ import pytest
 
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.facts import BadObjectError
+from datadog_checks.kueue_gang.settings import wanted_resources
 from datadog_checks.kueue_gang.sources import api as api_module
 from datadog_checks.kueue_gang.sources import reader as module
 from datadog_checks.kueue_gang.sources.api import Api
@@ -24,7 +25,6 @@ from datadog_checks.kueue_gang.sources.collector import Collector
 from datadog_checks.kueue_gang.sources.connection import UrlConnection
 from datadog_checks.kueue_gang.sources.feed import Feed, Lines, Page
 from datadog_checks.kueue_gang.sources.reflector import Reflector
-from datadog_checks.kueue_gang.settings import wanted_resources
 from datadog_checks.kueue_gang.sources.resources import Resource
 from lab.apiserver import KINDS, ApiServer
 from lab.http_faults import Answer

@@ -25,7 +25,7 @@ from lab.http_faults import NOT_FOUND, Answer, Fault, FaultyServer, Query
 from tests.live import readers, sockets, until
 
 LOG = logging.getLogger("test")
-SECRET = "s3cr3t-t0k3n"  # noqa: S105 - what must not be seen
+SECRET = "s3cr3t-t0k3n"
 MODEL = {"namespace_labels": NAMESPACE_LABELS, "pod_labels": POD_LABELS}
 
 
@@ -128,7 +128,9 @@ def test_a_pace_a_pod(server: Prometheus) -> None:
 
 def test_counters_are_known_by_their_names(server: Prometheus) -> None:
     """A counter as it is comes with its name; what a function made of it has none, and is a gauge."""
-    server.result = vector(of("a", "3", __name__="train_tokens_total"), of("b", "4", __name__="train_rate"), of("c", "5"))
+    server.result = vector(
+        of("a", "3", __name__="train_tokens_total"), of("b", "4", __name__="train_rate"), of("c", "5")
+    )
     with asking(server) as made:
         assert paces(made.round()) == [pace("a", 3, counter=True), pace("b", 4), pace("c", 5)]
 
@@ -219,12 +221,12 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
     "forbidden": (403, "forbidden", "check auth_token in training"),
     "not found": (404, "invalid", "Check prometheus_url and query in training"),
     "bad query": (
-        Answer(400, b'{"status":"error","errorType":"bad_data","error":"invalid parameter \\"query\\": 1:5: parse error"}'),
+        Answer(400, b'{"status":"error","error":"invalid parameter \\"query\\": 1:5: parse error"}'),
         "invalid",
         'invalid parameter "query": 1:5: parse error; is this',
     ),
     "too heavy": (
-        Answer(422, b'{"status":"error","errorType":"execution","error":"query processing would load too many samples"}'),
+        Answer(422, b'{"status":"error","error":"query processing would load too many samples into memory"}'),
         "invalid",
         "too many samples",
     ),
@@ -278,7 +280,11 @@ def test_values_that_are_no_number(value: str, reason: str, server: Prometheus) 
 
 def test_series_that_are_none(server: Prometheus) -> None:
     """Native histograms and what is no series are counted, and the rest is read."""
-    series = [{"metric": {"namespace": "team", "pod": "a"}, "histogram": [1, {}]}, 7, {"metric": None, "value": [1, "2"]}]
+    series = [
+        {"metric": {"namespace": "team", "pod": "a"}, "histogram": [1, {}]},
+        7,
+        {"metric": None, "value": [1, "2"]},
+    ]
     good = {"metric": {"namespace": "team", "pod": "b"}, "value": [1, "4"]}
     server.result = orjson.dumps({"status": "success", "data": {"resultType": "vector", "result": [*series, good]}})
     with asking(server) as made:

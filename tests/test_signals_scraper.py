@@ -13,8 +13,9 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from hypothesis import given, settings
@@ -31,7 +32,7 @@ from tests.live import readers, sockets, until
 
 LOG = logging.getLogger("test")
 RATE = b"# TYPE train_tokens_total counter\ntrain_tokens_total 7\n"
-SECRET = "s3cr3t-t0k3n"  # noqa: S105 - what must not be seen
+SECRET = "s3cr3t-t0k3n"
 CERTIFICATE = Path(__file__).parent / "captures" / "replay.pem"
 
 
@@ -54,7 +55,9 @@ class _Following:
 class Reading:
     """The signals of some pods, read round by round."""
 
-    def __init__(self, server: Exporters, ips: Sequence[str], *, training: bool = True, interval: float = 15.0, **options: Any) -> None:
+    def __init__(
+        self, server: Exporters, ips: Sequence[str], *, training: bool = True, interval: float = 15.0, **options: Any
+    ) -> None:
         """Read pods of a server at these addresses."""
         given = {"label_selector": "app=x", "port": server.port, "metrics": ("train_tokens_total",), **options}
         target = PodTarget(**given)
@@ -186,7 +189,7 @@ def test_a_pod_that_comes_and_one_that_goes(server: Exporters) -> None:
         ({"metadata": {"deletionTimestamp": "2027-01-15T12:00:00Z"}}, False),
     ],
 )
-def test_which_pods_can_be_asked(change: dict[str, Any], asked: bool) -> None:  # noqa: FBT001
+def test_which_pods_can_be_asked(change: dict[str, Any], asked: bool) -> None:
     """One that runs and has an IP, and is not about to end."""
     obj = pod("exporter", "10.0.0.1", {})
     for part, fields in change.items():
@@ -310,7 +313,7 @@ def test_a_failing_pod_is_asked_less_and_less(server: Exporters) -> None:
             made.round()
             if ips[0] in server.asked()[before:]:
                 rounds.append(number)
-    assert [after - before for before, after in zip(rounds, rounds[1:], strict=False)] == [2, 4, 8, 16, 20, 20]
+    assert [after - before for before, after in pairwise(rounds)] == [2, 4, 8, 16, 20, 20]
 
 
 def test_pods_that_hang_do_not_hold_up_the_others(server: Exporters) -> None:
@@ -338,7 +341,7 @@ def test_a_round_ends_in_time(server: Exporters) -> None:
 class Dripping:
     """A server whose head never ends."""
 
-    def __enter__(self) -> "Dripping":
+    def __enter__(self) -> Self:
         """Listen."""
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
@@ -409,7 +412,7 @@ def test_the_token_goes_to_the_pods(server: Exporters, tmp_path: Path) -> None:
     options = _token(tmp_path)
     with reading(server, ips, http=options) as made:
         assert made.round().health[0].reason == "ok"
-        server.token = "n3w"  # noqa: S105
+        server.token = "n3w"
         heard = made.round()
         assert heard.health[0].reason == "unauthorized"
         assert len(server.log) == 4

@@ -8,7 +8,8 @@ them. So each of n pods has its turn within n / requests_per_run runs, rounded u
 the order, and is passed over for a growing number of rounds, at least for one turn of all; nobody else waits longer for
 it. Within a round those that answered the last time come first, so that pods that hang take only the time that is left.
 
-A pod is asked at its IP, without the Agent's proxy, on a connection of its own that is closed afterwards. Redirects are not followed, and what is too long is not read.
+A pod is asked at its IP, without the Agent's proxy, on a connection of its own that is closed afterwards. Redirects are
+not followed, and what is too long is not read.
 """
 
 import math
