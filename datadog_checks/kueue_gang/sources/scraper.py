@@ -51,8 +51,11 @@ class PodsConnection(UrlConnection):
         url = f"{target.scheme}://pods"
         super().__init__(url, options, timeout=target.timeout, target=told, init_config=init_config, log=log)
         self._base = f"{target.scheme}://"
+        session = self._session.http.session
         # One pool a host; of those that are in use none may be thrown out.
-        self._session.http.session.mount("http://", HTTPAdapter(pool_connections=4 * AT_ONCE))
+        session.mount("http://", HTTPAdapter(pool_connections=4 * AT_ONCE))
+        # No proxy and no password of the environment (.netrc) is for pods; to look for them costs a fifth of a request.
+        session.trust_env = False
 
     def page(self, path: str) -> tuple[bytes, float]:
         """Return what a pod serves, and when it began to answer (monotonic). Raises SourceError."""
