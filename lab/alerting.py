@@ -32,7 +32,7 @@ OK, WARN, ALERT, NO_DATA = "OK", "Warn", "Alert", "No Data"
 #: So often Datadog looks (seconds).
 EVERY: Final = 60
 #: A window is full where it has a point within so many seconds of its beginning.
-_FULL: Final = 90
+_FULL: Final = 60
 _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
@@ -133,7 +133,7 @@ def play(monitor: Monitor, samples: Samples, end: float | None = None) -> Iterat
     recorded = {query.text: (query, samples.of(query, {})) for query in monitor.condition.queries}
     at = samples.start
     while at <= (samples.end if end is None else end):
-        window = Asked.of(at - monitor.condition.window, at)
+        window = Asked.of(monitor.condition.queries, at - monitor.condition.window, at)
         found = _values(monitor.condition, {name: together(*one, window) for name, one in recorded.items()}, window)
         for group in found.keys() - followed.keys():
             followed[group] = _Followed(at, at)
@@ -159,7 +159,7 @@ def _values(condition: Condition, found: Mapping[str, Groups], window: Asked) ->
     for groups in found.values():
         for group, values in groups.items():
             if values:
-                first[group] = min(first.get(group, window.end), min(values))
+                first[group] = min(first.get(group, window.end), *values)
     times = window.buckets()
     if any(query.count for query in condition.queries):
         times = [window.end]

@@ -75,7 +75,7 @@ ASSUMPTIONS: Final = (
     "Kueue serves its quota metrics (`enableClusterQueueResources`).",
     "Eight plugins of the scheduler turn pods away. One kind of object cannot be understood.",
     "Both flavors have a topology and one GPU resource. One kind of gang lacks gang scheduling, for four reasons.",
-    "With `training` each gang has one unit and a TrainJob, and `max_gangs` (100 by default) is so large that all tell.",
+    "With `training` each gang has one unit and a TrainJob, and `max_gangs` (100 by default) is so large that all do.",
     "The gangs that need attention are stalled, by one signal or the other.",
 )
 

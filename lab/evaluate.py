@@ -42,7 +42,7 @@ def series(
 ) -> list[Series]:
     """Return the answer to one query, a line a group. Raises Refused where the query is not understood."""
     parsed = parse(query) if isinstance(query, str) else query
-    asked = Asked.of(start, end, interval)
+    asked = Asked.of([parsed], start, end, interval)
     return _lines(parsed.by, groups(parsed, _samples(data), asked, variables or {}), asked)
 
 
@@ -56,7 +56,7 @@ def scalar(
 ) -> list[Row]:
     """Return one number a group: the points of its line, by an aggregator. Raises Refused as `series` does."""
     parsed = parse(query) if isinstance(query, str) else query
-    found = groups(parsed, _samples(data), Asked.of(start, end), variables or {})
+    found = groups(parsed, _samples(data), Asked.of([parsed], start, end), variables or {})
     return [
         Row(dict(zip(parsed.by, group, strict=True)), [aggregate(aggregator, values)])
         for group, values in sorted(found.items())
@@ -73,8 +73,7 @@ def formulas(
     variables: Variables | None = None,
 ) -> list[list[Series]]:
     """Return the lines of each formula of a request with `response_format: timeseries`, limited as it says."""
-    asked = Asked.of(start, end, interval)
-    by, found = _asked_for(request, data, asked, variables or {})
+    asked, by, found = _answered(request, _samples(data), (start, end, interval), variables or {})
     answers = []
     for one in request["formulas"]:
         lines = _lines(by, compute(parse_formula(one["formula"]), found, asked.buckets()), asked)
@@ -95,8 +94,7 @@ def rows(
     variables: Variables | None = None,
 ) -> list[Row]:
     """Return the rows of a request with `response_format: scalar`: a number for each formula, sorted as it says."""
-    asked = Asked.of(start, end, interval)
-    by, found = _asked_for(request, data, asked, variables or {})
+    asked, by, found = _answered(request, _samples(data), (start, end, interval), variables or {})
     aggregators = {one["name"]: one["aggregator"] for one in request["queries"]}
     numbers = {
         name: {group: {asked.end: aggregate(aggregators[name], of)} if of else {} for group, of in found_of.items()}
@@ -130,11 +128,10 @@ def _ordered(table: list[Row], index: int, order: str) -> list[Row]:
     return sorted(table, key=lambda row: (row.values[index] is None, sign * (row.values[index] or 0.0)))
 
 
-def _asked_for(
-    request: Mapping[str, Any], data: Timeline | Samples, asked: Asked, variables: Variables
-) -> tuple[tuple[str, ...], dict[str, Groups]]:
-    """Return the tags of the groups, and the answer to each query. Raises Refused where the groups differ."""
-    samples = _samples(data)
+def _answered(
+    request: Mapping[str, Any], samples: Samples, time: tuple[float, float, int | None], variables: Variables
+) -> tuple[Asked, tuple[str, ...], dict[str, Groups]]:
+    """Return the buckets, the tags of the groups, and the answer to each query. Raises Refused where groups differ."""
     parsed = {one["name"]: parse(one["query"]) for one in request["queries"] if one["data_source"] == "metrics"}
     if len(parsed) != len(request["queries"]):
         msg = "only queries of metrics are known"
@@ -143,16 +140,13 @@ def _asked_for(
     if len(tags) > 1:
         msg = f"the queries differ in their groups: {', '.join(query.text for query in parsed.values())}"
         raise Refused(msg)
-    return tags.pop(), {name: groups(query, samples, asked, variables) for name, query in parsed.items()}
+    asked = Asked.of(list(parsed.values()), *time)
+    return asked, tags.pop(), {name: groups(query, samples, asked, variables) for name, query in parsed.items()}
 
 
 def _lines(by: tuple[str, ...], found: Groups, asked: Asked) -> list[Series]:
-    times = asked.buckets()
     return [
-        Series(
-            dict(zip(by, group, strict=True)),
-            [(at, values.get(at)) for at in (times if values.keys() <= set(times) else sorted(values))],
-        )
+        Series(dict(zip(by, group, strict=True)), [(at, values.get(at)) for at in asked.buckets()])
         for group, values in sorted(found.items())
         if values
     ]

@@ -104,14 +104,20 @@ class Asked(NamedTuple):
     interval: int
 
     @classmethod
-    def of(cls, start: float, end: float, interval: int | None = None) -> "Asked":
-        """Return it with the buckets that Datadog would take, unless they are given."""
-        return cls(start, end, interval or interval_of(end - start))
+    def of(cls, asked: Sequence[Query], start: float, end: float, interval: int | None = None) -> "Asked":
+        """Return it with the buckets that the queries ask for, else those given, else those that Datadog would take.
 
-    def bucket(self, at: float, interval: int | None = None) -> float:
+        Raises Refused where the queries differ in that: what stands beside each other then, is not told.
+        """
+        lengths = {query.rollup.seconds if query.rollup else None for query in asked}
+        if len(lengths) > 1:
+            msg = f"the queries differ in their buckets: {', '.join(query.text for query in asked)}"
+            raise Refused(msg)
+        return cls(start, end, lengths.pop() or interval or interval_of(end - start))
+
+    def bucket(self, at: float) -> float:
         """Return when the bucket of a time begins."""
-        length = interval or self.interval
-        return at // length * length
+        return at // self.interval * self.interval
 
     def buckets(self) -> list[float]:
         """Return when each bucket begins."""
@@ -140,10 +146,9 @@ def _in_time(query: Query, one: Recorded, asked: Asked) -> Values:
     """Return one number for each bucket in which a series has points."""
     first, last = bisect_right(one.times, asked.start), bisect_right(one.times, asked.end)
     method = query.rollup.method if query.rollup else "sum" if query.count else "avg"
-    interval = query.rollup.seconds if query.rollup else None
     buckets: dict[float, list[float]] = defaultdict(list)
     for at, value in zip(one.times[first:last], one.values[first:last], strict=True):
-        buckets[asked.bucket(at, interval)].append(value)
+        buckets[asked.bucket(at)].append(value)
     return {at: METHODS[method](values) for at, values in buckets.items()}
 
 

@@ -338,7 +338,7 @@ COLUMNS_OF_NAMES = 2
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_widgets_can_be_read_on_a_small_screen(path: Path) -> None:
-    """No widget is narrower than its kind needs, titles of small numbers are short, tables have room for their columns."""
+    """No widget is narrower than its kind needs, titles of small numbers are short, tables have room for all columns."""
     for group in load(path)["widgets"]:
         for widget in group["definition"]["widgets"]:
             definition, width = widget["definition"], widget["layout"]["width"]

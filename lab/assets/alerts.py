@@ -8,6 +8,7 @@ message is made of what happened, what it holds, and the first things to look at
 """
 
 from collections.abc import Mapping
+from textwrap import wrap
 from typing import Any, Final
 
 from lab.assets.widgets import known
@@ -17,6 +18,8 @@ Json = dict[str, Any]
 #: When the files were made, and last changed in what they say.
 _CREATED: Final = "2026-11-30"
 _CHANGED: Final = "2026-11-30"
+_AWAY: Final = "group_retention_duration"
+_WIDTH: Final = 118
 _TAG: Final = "integration:kueue_gang"
 #: Part of a message -> the block in which Datadog shows it.
 _BLOCKS: Final = {
@@ -84,3 +87,45 @@ def slo(description: Mapping[str, Any]) -> Json:
     made = {"name": description["name"], "description": _joined(description["description"])}
     made |= {key: description[key] for key in ("type", "query", "sli_specification") if key in description}
     return {**made, "thresholds": description["thresholds"], "tags": description.get("tags", [_TAG])}
+
+
+def explained(description: Mapping[str, Any]) -> list[str]:
+    """Return the section of the docs about a monitor: what it asks, and why it is as it is."""
+    made = monitor(description)["definition"]
+    options = made["options"]
+    thresholds = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in options["thresholds"].items())
+    full = ", only where the window is full" if options["require_full_window"] else ""
+    away = f", a group that is away is forgotten after {options[_AWAY]}" if _AWAY in options else ""
+    by = f", one notification for each {', '.join(options['notify_by'])}" if "notify_by" in options else ""
+    why = {name: _joined(text) for name, text in description["why"].items()}
+    promises = [
+        f"in {name} it alerts within {promise['within']} minutes{_stays(promise)}"
+        for name, promise in description.get("fires", {}).items()
+    ]
+    points = [
+        f"**Query.** {why['query']}",
+        f"**Thresholds**: {thresholds}. {why['thresholds']}",
+        f"**Window**{full}. {why['window']}",
+        f"**Missing data**: `{options['on_missing_data']}`{away}{by}. {why['missing']}",
+        *([f"**Promise**: {'; '.join(promises)}."] if promises else ()),
+    ]
+    return [
+        f"### {description['title']}",
+        "",
+        *_wrapped(f"*{made['name']}* (priority {made['priority']}). {_joined(description['description'])}"),
+        "",
+        "```text",
+        made["query"],
+        "```",
+        "",
+        *(line for point in points for line in _wrapped(f"* {point}", "  ")),
+        "",
+    ]
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return wrap(text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _stays(promise: Mapping[str, Any]) -> str:
+    return f", and stays ({promise['stays']})" if "stays" in promise else ", and recovers"

@@ -204,7 +204,7 @@ def _formats(colors: list[str]) -> list[Json]:
 def _number(one: Json) -> Json:
     """Return a single number with its colour, and its course behind it."""
     known(one, "number", "queries", "show", "aggregator", "unit", "colors", "precision", "span", "links")
-    shown = {key: one[key] for key in ("show", "unit") if key in one}
+    shown: Json = {key: one[key] for key in ("show", "unit") if key in one}
     request: Json = {
         "response_format": "scalar",
         "queries": _queries(one, aggregator=one.get("aggregator", "last")),

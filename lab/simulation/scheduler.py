@@ -8,7 +8,8 @@ many as the group needs have found one; meanwhile their GPUs are held in the sch
 that does not come about was recorded (captures 1, 2, 7, 13) and read (scheduler-plugins, pkg/coscheduling):
 
 * a member that finds no node leaves the others waiting where at most a tenth of the group is missing, else it has all
-  of them rejected at once. The second of retries that follows such a rejection in reality is left out: it ends rejected;
+  of them rejected at once. In reality a second of retries follows, which ends with all of them rejected; here they are
+  rejected in the same instant;
 * a wait that times out rejects the others that wait. Their room is free again for the member that found none, so it is
   tried again at once, waits, and wakes the others: a gang that lacks one node goes round like that for ever;
 * but where that member had got to waiting itself by then (`PodGroup.keeps_retrying` is False once), nobody is left
@@ -165,6 +166,11 @@ class Scheduler:
                 self._no_node(pod, text, Counter({_NO_HELP: len(nodes)}), "gang")
                 return
         found, reasons = self._filter(pod, nodes)
+        if found and group and group.rejected_at == world.now:
+            self.entered += 1
+            self.ended["Unschedulable"] += 1
+            self._turn_away(pod, _rejection(_OPTIMISTIC), "gang")
+            return
         if not found:
             helps = Counter[str]()
             for reason, number in reasons.items():
@@ -206,6 +212,7 @@ class Scheduler:
                     "even after PostFilter"
                 )
                 self._turn_away(pod, text, away)
+                group.rejected_at = self._world.now
                 self._reject(group, _OPTIMISTIC)
                 return
         self._turn_away(pod, text, away)
@@ -270,7 +277,7 @@ class Scheduler:
         world = self._world
         self._unwait(pod, "Unschedulable")
         text = f"rejected due to timeout after waiting {go_duration(timeout)} at plugin Coscheduling"
-        self._turn_away(pod, f"0/1 nodes are available: 1 {text}.", "gang")
+        self._turn_away(pod, _rejection(text), "gang")
         self._reject(group, _UNRESERVE)
         if group.keeps_retrying:
             self.room_came()
@@ -280,14 +287,13 @@ class Scheduler:
             # It had got a node by then, and went with the others.
             self.entered += 1
             self.ended["Unschedulable"] += 1
-            text = f"0/1 nodes are available: 1 {_UNRESERVE}."
-            self._turn_away(one, text, "gang")
+            self._turn_away(one, _rejection(_UNRESERVE), "gang")
             self._nominate(one, pod.nominated or next(iter(world.nodes)))
 
     def _reject(self, group: PodGroup, why: str) -> None:
         for one in list(self._waiting.get(group, ())):
             self._unwait(one, "Unschedulable")
-            self._turn_away(one, f"0/1 nodes are available: 1 {why}.", "gang")
+            self._turn_away(one, _rejection(why), "gang")
 
     def _unwait(self, pod: Pod, result: str) -> None:
         if pod.job and pod.job.group:
@@ -365,6 +371,11 @@ def _turn(pod: Pod) -> tuple[bool, float, str, int]:
     if pod.scheduler == DEFAULT_SCHEDULER or group is None:
         return False, 0.0, "", pod.order
     return True, group.created, f"{group.namespace}/{group.name}", pod.order
+
+
+def _rejection(why: str) -> str:
+    """Return the text of a pod that was turned away after it had got a node: that is the only one considered."""
+    return f"0/1 nodes are available: 1 {why}."
 
 
 def _listed(numbers: Counter[str]) -> str:

@@ -194,6 +194,7 @@ class PodGroup:
     annotations: dict[str, str] = field(default_factory=dict)
     phase: str = "Pending"
     keeps_retrying: bool = True
+    rejected_at: float = 0.0
 
 
 @dataclass(eq=False, slots=True)
