@@ -34,9 +34,9 @@ LONG = 600.0
 GAP = 300.0
 
 
-def watch(*objects: Json, **options: object) -> Watched:
+def watch(*objects: Json, anew: bool = False) -> Watched:
     """Return a check that asks GPUs for their activity."""
-    return Watched(*(objects or running("train", 2)), activity=True, inactive_after=LONG, **options)
+    return Watched(*(objects or running("train", 2)), anew=anew, activity=True, inactive_after=LONG)
 
 
 def idle_for(watched: Watched, seconds: int, *pods: str, step: int = 60, start: int = 0) -> Seen:

@@ -101,7 +101,9 @@ class Watched:
     def _changes(self) -> Changes:
         found: dict[tuple[str, str, str], Any] = {}
         changed: dict[str, list[tuple[Any, Any]]] = {}
-        for obj in (*NODES, *self._objects):
+        # A node of the test takes the place of the one with its name.
+        objects = {(obj["kind"], obj["metadata"]["name"]): obj for obj in (*NODES, *self._objects)}
+        for obj in objects.values():
             source, field = SOURCES[obj["apiVersion"].split("/")[0], obj["kind"]]
             key = source, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
             found[key] = self._reduce[source](obj)
