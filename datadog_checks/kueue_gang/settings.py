@@ -15,7 +15,7 @@ import orjson
 from datadog_checks.kueue_gang.config_models.conversions import HTTP_OPTIONS
 from datadog_checks.kueue_gang.config_models.validators import slot_parts, taint_parts
 from datadog_checks.kueue_gang.derive.rules import GANG_KINDS, Rules, TrainingRule
-from datadog_checks.kueue_gang.emit import EmitOptions
+from datadog_checks.kueue_gang.emit_gang import EmitOptions
 from datadog_checks.kueue_gang.facts import jobs, nodes, pods, queues, rejections, topology, trainjobs, workloads
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES
 from datadog_checks.kueue_gang.facts.pods import Toleration
