@@ -329,7 +329,7 @@ def test_widgets_lie_side_by_side(path: Path) -> None:
 
 
 #: At 1024 px a column is less than 80 px wide: what a widget needs at least, in columns.
-LEAST_WIDTH = {"query_value": 2, "timeseries": 3, "toplist": 3, "query_table": 3, "note": 3, "list_stream": 6}
+LEAST_WIDTH = {"query_value": 2, "timeseries": 3, "toplist": 3, "query_table": 3, "note": 2, "list_stream": 6}
 #: So many characters of a title can be read in a number of two columns at 1024 px.
 SHORT_TITLE = 22
 #: A table needs a column and a half for its names, and less than one for each number.
@@ -338,7 +338,7 @@ COLUMNS_OF_NAMES = 2
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_widgets_can_be_read_on_a_small_screen(path: Path) -> None:
-    """No widget is narrower than its kind needs, titles of small numbers are short, tables have room for all columns."""
+    """No widget is narrower than its kind needs, titles of small numbers are short, tables have room for columns."""
     for group in load(path)["widgets"]:
         for widget in group["definition"]["widgets"]:
             definition, width = widget["definition"], widget["layout"]["width"]
@@ -378,6 +378,21 @@ def test_formulas_use_their_queries(path: Path) -> None:
         used = {name for formula in request["formulas"] for name in names(parse_formula(formula["formula"]))}
         assert used == set(called)
         assert len({parse(query["query"]).by for query in request["queries"]}) == 1
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_what_is_not_known_is_not_zero(path: Path) -> None:
+    """A number is 0 for want of data only beside a query that has data whenever the number is known.
+
+    That is one that is also sent as 0, of the quota one that is there where there is Kueue, of a gang one that is there
+    as long as the gang. How much was lost in a day is known also when the last minutes are not.
+    """
+    for request in requests(load(path)):
+        for formula in request["formulas"]:
+            if "default_zero" in formula["formula"] and "/ 3600" not in formula["formula"]:
+                assert re.fullmatch(r"default_zero\((\w+)\) \+ 0 \* known", formula["formula"])
+                (known,) = (metric_of(parse(q["query"])) for q in request["queries"] if q["name"] == "known")
+                assert known.zero == "always" or known.name in {"quota.nominal", "gang.required"}
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)

@@ -55,7 +55,6 @@ TAGS: Final = {
 UNITS: Final[dict[str, Json]] = {
     "gpus": {"type": "custom_unit_label", "label": "GPUs"},
     "gpu_hours": {"type": "custom_unit_label", "label": "GPU-hours"},
-    "gangs": {"type": "custom_unit_label", "label": "gangs"},
     "seconds": {"type": "canonical_unit", "unit_name": "second"},
     "percent": {"type": "canonical_unit", "unit_name": "percent"},
     "fraction": {"type": "canonical_unit", "unit_name": "fraction"},
