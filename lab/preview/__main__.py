@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Write the pages; return 0, or 1 where something was asked for in vain or a page has faults."""
     options = _parser().parse_args(arguments)
     try:
-        wanted = options.scenario or [stories.DEFAULT]
+        wanted = options.scenario or [stories.FLEET]
         names = stories.names() if _ALL in wanted else list(dict.fromkeys(wanted))
         at = None if options.at is None else seconds(options.at, "--at")
         pages = _write(names, options.out, at)
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lab.preview", description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    told = f"may be repeated; `{_ALL}` for all (default: {stories.DEFAULT})"
+    told = f"may be repeated; `{_ALL}` for all (default: {stories.FLEET})"
     parser.add_argument("--scenario", action="append", metavar="NAME", help=told)
     parser.add_argument("--out", type=Path, help=f"the page, or the folder of several (default: in {_OUT})")
     parser.add_argument("--at", metavar="TIME", help="so long after the start of the scenario, such as 45m or 1h30m")
