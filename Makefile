@@ -6,7 +6,7 @@
 PYTHON ?= python3
 ARGS ?=
 # The scenarios whose first screens the README shows.
-SHOWN := partial-gang
+SHOWN := fleet partial-gang permit-starvation node-failure
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,7 +23,7 @@ help: ## list the targets
 demo: $(VENV)/.run ## an embedded cluster, the real check on it, and what it sends
 	@$(BIN)/python -m lab.demo $(ARGS)
 
-preview: $(VENV)/.preview ## the dashboards of a simulated cluster as one page of HTML (ARGS="--scenario all": of each)
+preview: $(VENV)/.preview ## the dashboards of a simulated clusters as one page of HTML (ARGS="--scenario all": of each)
 	@$(BIN)/python -m lab.preview $(ARGS)
 
 pictures: $(VENV)/.pictures ## look at that page in Chromium, and write the pictures of the README (needs chromium)

@@ -115,7 +115,9 @@ def together(name: str, timelines: Sequence[Timeline]) -> Timeline:
     """
     starts = {(one.start, one.interval) for one in timelines}
     if len(starts) != 1:
-        msg = f"{name}: they did not begin together, or have not one interval: {', '.join(one.name for one in timelines)}"
+        msg = (
+            f"{name}: they did not begin together, or have not one interval: {', '.join(one.name for one in timelines)}"
+        )
         raise ValueError(msg)
     made = Timeline(name, timelines[0].interval)
     for moments in zip(*(one.moments for one in timelines), strict=False):

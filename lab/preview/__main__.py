@@ -3,10 +3,10 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """The dashboards of a scenario as a page of HTML.
 
-    python -m lab.preview [--scenario NAME]... [--out FILE] [--at TIME] [--check] [--pictures FOLDER]
+    python -m lab.preview [--scenario NAME]... [--out FILE] [--at TIME] [--check] [--pictures FOLDER [--whole]]
 
 One scenario gives one page; several give a folder with a page each and an index. Nothing is sent anywhere, and the
-pages need no network.
+pages need no network. --check and --pictures look at them in the Chromium of the system.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, LookupError) as error:
         print(f"error: {error}", *getattr(error, "__notes__", ()), file=sys.stderr)
         return 1
-    return _look(pages, check=options.check, folder=options.pictures) if options.check or options.pictures else 0
+    return _look(pages, options) if options.check or options.pictures else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,7 +45,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, help=f"the page, or the folder of several (default: in {_OUT})")
     parser.add_argument("--at", metavar="TIME", help="so long after the start of the scenario, such as 45m or 1h30m")
     parser.add_argument("--check", action="store_true", help="look at the pages in Chromium, and tell what is wrong")
-    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="write pictures of the pages (with Chromium)")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="write a picture of what each page shows first")
+    parser.add_argument(
+        "--whole", action="store_true", help="with --pictures: one of each dashboard from top to bottom, too"
+    )
     return parser
 
 
@@ -71,7 +74,7 @@ def _write(names: Sequence[str], out: Path | None, at: float | None) -> dict[str
     return pages
 
 
-def _look(pages: dict[str, Path], *, check: bool, folder: Path | None) -> int:
+def _look(pages: dict[str, Path], options: argparse.Namespace) -> int:
     try:
         from lab.preview import pictures  # noqa: PLC0415 - playwright is needed only here
     except ModuleNotFoundError as error:
@@ -81,8 +84,9 @@ def _look(pages: dict[str, Path], *, check: bool, folder: Path | None) -> int:
     try:
         with pictures.browser() as running:
             for name, path in pages.items():
-                found += pictures.faults(running, path) if check else []
-                for picture in pictures.taken(running, path, folder, name) if folder else ():
+                found += pictures.faults(running, path, filled=name == stories.FLEET) if options.check else []
+                folder = options.pictures
+                for picture in pictures.taken(running, path, folder, name, whole=options.whole) if folder else ():
                     print(picture, flush=True)
     except pictures.NoBrowserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -8,7 +8,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from lab.preview import monitors, texts, widgets
+from lab.preview import data, monitors, texts, widgets
 from lab.preview.colours import GROUPS
 from lab.preview.markup import Shown, filled
 from lab.preview.scene import SPANS, Definition, Scene, clock
@@ -71,7 +71,8 @@ def _framed(one: Definition, scene: Scene) -> Markup:
         raise
     span = definition.get("time", {}).get("live_span", "")
     return filled(
-        "widget.html", type=definition["type"], title=definition.get("title", ""), span=span, place=place, shown=shown
+        "widget.html", type=definition["type"], title=definition.get("title", ""), span=span, place=place, shown=shown,
+        foreign=data.foreign(definition),
     )  # fmt: skip
 
 

@@ -54,3 +54,9 @@ def unit(request: Definition, formula: Definition) -> Unit:
     match = _METRIC.search(queries.get(formula["formula"].strip(), ""))
     metric = ALL.get(match[1]) if match else None
     return unit_of(formula, metric.unit if metric else "")
+
+
+def foreign(definition: Definition) -> bool:
+    """Tell whether a widget shows only metrics that this check does not send: those of other products of Datadog."""
+    queries = [one["query"] for request in definition.get("requests", ()) for one in request.get("queries", ())]
+    return bool(queries) and not any(PREFIX in query for query in queries)

@@ -28,12 +28,14 @@ _PATIENCE: Final = 60_000
 
 #: Asks a page that is drawn what is wrong with it; the texts are what a developer reads.
 _FAULTS: Final = """
-(strict) => {
+({ strict, filled }) => {
   const faults = [], wide = document.scrollingElement.scrollWidth;
   if (wide > window.innerWidth) faults.push(`it is ${wide} pixels wide, and the window ${window.innerWidth}`);
   for (const widget of document.querySelectorAll(".widget")) {
     const name = `${widget.closest(".dashboard").id}: ${widget.dataset.title || widget.innerText.slice(0, 40)}`;
-    if (widget.dataset.empty === "true") faults.push(`${name}: empty`);
+    if (widget.dataset.empty === "true") {
+      if (filled && widget.dataset.foreign === "false") faults.push(`${name}: empty`);
+    }
     else for (const canvas of widget.querySelectorAll(".canvas"))
       if (!canvas.querySelector(".trace path, .points path, .slice path")) faults.push(`${name}: nothing is drawn`);
     const table = widget.querySelector(".table");
@@ -103,27 +105,30 @@ def opened(running: Browser, path: Path, width: int, *, bare: bool = False) -> I
         page.close()
 
 
-def faults(running: Browser, path: Path, widths: Sequence[int] = (NARROW, WIDE)) -> list[str]:
-    """Return what is wrong with a page at each of these widths (pixels): [] where it is as it should be."""
-    found: dict[str, None] = {}
+def faults(running: Browser, path: Path, *, filled: bool, widths: Sequence[int] = (NARROW, WIDE)) -> list[str]:
+    """Return what is wrong with a page at each of these widths (pixels): [] where it is as it should be.
+
+    With `filled` a widget without data is a fault, unless its metrics are not this check's.
+    """
+    found: list[str] = []
     for width in widths:
         with opened(running, path, width) as (page, troubles):
-            told: list[Any] = [*troubles, *page.evaluate(_FAULTS, width >= WIDE)]
-            found.update({f"{path.name} at {width}: {fault}": None for fault in told})
-    return list(found)
+            told: list[Any] = page.evaluate(_FAULTS, {"strict": width >= WIDE, "filled": filled})
+            found += [f"{path.name} at {width}: {fault}" for fault in (*troubles, *told)]
+    return found
 
 
-def taken(running: Browser, path: Path, folder: Path, name: str) -> Iterator[Path]:
+def taken(running: Browser, path: Path, folder: Path, name: str, *, whole: bool) -> Iterator[Path]:
     """Write pictures (PNG) of a page into a folder, without the line that tells the scenario; yield where they are.
 
-    `NAME.png` is what stands first; for each dashboard follows `NAME-DASHBOARD.png`, from top to bottom.
+    `NAME.png` is what stands first. With `whole` each dashboard follows from top to bottom, as `NAME-DASHBOARD.png`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with opened(running, path, WIDE, bare=True) as (page, _):
         first = folder / f"{name}.png"
         page.screenshot(path=first, clip={"x": 0, "y": 0, "width": WIDE, "height": _HEIGHT})
         yield first
-        for board in page.locator(".dashboard").all():
+        for board in page.locator(".dashboard").all() if whole else ():
             picture = folder / f"{name}-{board.get_attribute('id')}.png"
             board.screenshot(path=picture)
             yield picture

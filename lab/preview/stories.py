@@ -3,8 +3,8 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """Which scenario is shown, and when in it: the story is played through the real check, up to a moment.
 
-Beside the scenarios of lab/scenarios there is the fleet: several clusters at once, as one account sees them, each with a
-fault of its own. Together they have something to show in every widget whose metrics are this check's, which no single
+Beside the scenarios of lab/scenarios there is the fleet: several clusters at once, as one account sees them, each with
+a fault of its own. Together they have something to show in every widget whose metrics are this check's, which no single
 cluster has. One of them is told in showcase.yaml beside this module: what needs an option of the check is there.
 """
 
@@ -27,7 +27,9 @@ from lab.timeline import Timeline, together
 FLEET: Final = "fleet"
 SHOWCASE: Final = "showcase"
 CLUSTERS: Final = (SHOWCASE, "partial-gang", "permit-starvation", "requeue-storm", "missing-labels")
-_ABOUT: Final = "five clusters at once, each with a fault of its own: half a gang, Permit, requeues, labels, a lost node"
+_ABOUT: Final = (
+    "five clusters at once, each with a fault of its own: half a gang, Permit, requeues, labels, a lost node"
+)
 #: So often the check runs on each of them (seconds), and then they are looked at (seconds after the start): no fault is
 #: mended yet, and the gang that is requeued holds GPUs just then.
 _INTERVAL: Final = 30.0
@@ -68,8 +70,14 @@ def moment(name: str) -> float:
 
 
 def told(name: str, at: float | None = None, *, interval: float | None = None) -> Timeline:
-    """Play a scenario up to a moment in seconds after its start. Raises ScenarioError."""
+    """Play a scenario up to a moment in seconds after its start.
+
+    Raises ScenarioError where there is none of that name, and LookupError for a moment before the first run.
+    """
     until = moment(name) if at is None else at
+    if until < (interval or _INTERVAL):
+        msg = f"{name} has no moment within its first {until:g} s"
+        raise LookupError(msg)
     if name != FLEET:
         return play(story(name), until=until, interval=interval)
     one = partial(_played, until=until, interval=interval or _INTERVAL)
