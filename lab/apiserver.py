@@ -119,8 +119,8 @@ class ApiServer(FaultyServer):
     All of these may be assigned while it runs: `clock` (seconds since the epoch, for the Date header and creations),
     `streaming` and `watching` (see above), `bookmark_seconds`, `kinds` (what is installed, by name, each with the
     versions that are served), `kueue` and `scheduler` (the texts of `/metrics` and `/scheduler/metrics`, None for a
-    404), `faults`, `token`. `strays` are objects by kind that lists hold beside the stored ones: what is no object
-    cannot be stored.
+    404), `pages` (what other paths answer to a query), `faults`, `token`. `strays` are objects by kind that lists hold
+    beside the stored ones: what is no object cannot be stored.
     """
 
     def __init__(
@@ -143,6 +143,7 @@ class ApiServer(FaultyServer):
         self.kinds = dict(ALL_KINDS)
         self.kueue: bytes | None = None
         self.scheduler: bytes | None = None
+        self.pages: dict[str, Callable[[Query], Answer]] = {}
         self.strays: dict[str, list[Any]] = {}
         self.store = Store()
         #: Lists of which pages are still to come, by token: name, version, objects.
@@ -225,6 +226,8 @@ class ApiServer(FaultyServer):
             return exposition(self.kueue)
         if path == "/scheduler/metrics":
             return exposition(self.scheduler)
+        if path in self.pages:
+            return self.pages[path](query)
         for name, kind in self.kinds.items():
             for version in kind.versions:
                 if path == kind.path(version):

@@ -16,20 +16,22 @@ tell of evictions and Events of rejections.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from datadog_checks.base.stubs import aggregator, datadog_agent
 
-from datadog_checks.kueue_gang import KueueGangCheck
-from datadog_checks.kueue_gang import check as check_module
+from datadog_checks.kueue_gang import KueueGangCheck, check
 from datadog_checks.kueue_gang.commands import status
+from datadog_checks.kueue_gang.sources import prometheus
+from datadog_checks.kueue_gang.sources import signals as signals_source
 from datadog_checks.kueue_gang.sources.api import Api
 from datadog_checks.kueue_gang.sources.collector import Collector
 from lab.apiserver import ApiServer
-from lab.simulation import metrics
+from lab.http_faults import Answer
+from lab.simulation import metrics, signals
 from lab.simulation.scenario import ScenarioError, known, load
 from lab.simulation.world import World
 from lab.timeline import Moment, Recorder, Timeline
@@ -37,6 +39,8 @@ from lab.timeline import Moment, Recorder, Timeline
 INTERVAL: Final = 15.0
 #: Seconds of the check's own clock that no cluster's time has.
 _MONOTONIC: Final = 1_000_000.0
+#: Real seconds that a run waits for the answers of the Prometheus server.
+_PATIENCE: Final = 30.0
 
 
 class FailedError(Exception):
@@ -50,17 +54,20 @@ def clocks(now: Callable[[], float]) -> Iterator[None]:
     def monotonic() -> float:
         return _MONOTONIC + now()
 
-    kept: list[tuple[Any, str, Any]] = [(check_module, "time", check_module.time)]
-    check_module.time = SimpleNamespace(monotonic=monotonic, process_time=monotonic)  # type: ignore[assignment]
-    for taker in (Api.__init__, Collector.__init__):
-        defaults = taker.__kwdefaults__ or {}
-        kept.append((taker, "__kwdefaults__", defaults))
-        taker.__kwdefaults__ = {**defaults, "monotonic": monotonic}
+    clock = SimpleNamespace(monotonic=monotonic, process_time=monotonic)
+    # No signal comes a run late because this machine is busy.
+    replaced: list[tuple[object, str, object]] = [(module, "time", clock) for module in (check, prometheus)]
+    replaced += [(signals_source, "MOMENT", _PATIENCE)]
+    for taker in (Api.__init__, Collector.__init__, signals_source.SignalReader.__init__):
+        replaced.append((taker, "__kwdefaults__", {**(taker.__kwdefaults__ or {}), "monotonic": monotonic}))
+    kept = [(holder, name, getattr(holder, name)) for holder, name, _ in replaced]
+    for holder, name, value in replaced:
+        setattr(holder, name, value)
     try:
         yield
     finally:
-        for holder, name, before in kept:
-            setattr(holder, name, before)
+        for holder, name, value in kept:
+            setattr(holder, name, value)
 
 
 class Player:
@@ -75,6 +82,10 @@ class Player:
         self.interval = interval or INTERVAL
         self.world = World(self.scenario)
         self.server = ApiServer(clock=lambda: self.world.now, port=port)
+        self.server.pages = {
+            signals.QUERY: lambda query: Answer(200, signals.answer(self.world, query.get("query", ""))),
+            signals.NAMES: lambda _query: Answer(200, signals.names()),
+        }
         self.check = KueueGangCheck("kueue_gang", {}, [self.instance()])
         self._recorder = Recorder()
         self._clocks = clocks(lambda: self.world.now)
@@ -97,7 +108,7 @@ class Player:
             found["scheduler_metrics"] = {"url": f"{self.server.url}/scheduler/metrics"}
         return {**found, **_filled(self.scenario.check, self.server.url)}
 
-    def __enter__(self) -> "Player":
+    def __enter__(self) -> Self:
         """Begin to serve; the cluster is as it is before the first run."""
         self._clocks.__enter__()
         self.server.__enter__()
@@ -131,13 +142,13 @@ class Player:
         self.server.scheduler = metrics.scheduler(self.world)
 
 
-def _filled(options: Mapping[str, Any], url: str) -> dict[str, Any]:
+def _filled(options: Any, url: str) -> Any:  # noqa: ANN401 - anything that YAML holds
     """Return options with the server's address in the place of `URL`."""
     if isinstance(options, dict):
         return {key: _filled(value, url) for key, value in options.items()}
     if isinstance(options, list):
-        return [_filled(one, url) for one in options]  # type: ignore[return-value]
-    return options.replace("URL", url) if isinstance(options, str) else options  # type: ignore[return-value]
+        return [_filled(one, url) for one in options]
+    return options.replace("URL", url) if isinstance(options, str) else options
 
 
 def play(scenario: str, *, until: float | None = None, interval: float | None = None) -> Timeline:

@@ -24,6 +24,7 @@ from datadog_checks.kueue_gang.facts.evictions import CAUSES, REASONS
 from datadog_checks.kueue_gang.facts.health import OK
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES
 from datadog_checks.kueue_gang.facts.texts import REJECTIONS
+from datadog_checks.kueue_gang.facts.trainjobs import TRAIN_JOBS
 from datadog_checks.kueue_gang.sources.collector import SCHEDULER_METRICS
 from datadog_checks.kueue_gang.sources.errors import Reason
 from datadog_checks.kueue_gang.sources.resources import API_SOURCES
@@ -40,7 +41,7 @@ class Tag(NamedTuple):
 
 
 #: What is read only where `activity` or `training` is set.
-SIGNAL_SOURCES: Final = (ACTIVITY, TRAINING, "trainjobs")
+SIGNAL_SOURCES: Final = (ACTIVITY, TRAINING, TRAIN_JOBS)
 
 
 def _words(*values: str) -> tuple[str, ...]:
@@ -70,7 +71,7 @@ TAGS: Final = (
     Tag("reason", ("evicted", "rejected", "deleted"), "how the attempt ended", "gpus.burned_seconds"),
     Tag("workload_stage", STAGES_SENT, "how far the Workload is; with stage_seconds the stage that it reached"),
     Tag("gang_partial", ("true", "false", "unknown"), "whether a part was placed: it never ran, or lost members"),
-    Tag("api_source", (*API_SOURCES, "kueue_metrics", SCHEDULER_METRICS, ACTIVITY, TRAINING), "what is read"),
+    Tag("api_source", _words(*API_SOURCES, "kueue_metrics", SCHEDULER_METRICS, *SIGNAL_SOURCES), "what is read"),
     Tag("reason", (OK, *get_args(Reason), "stale"), "how reading it went", "source.up"),
     Tag("reason", ("nan", "inf", "range", "text"), "what the sample was instead of a number: also one that cannot be "
         "true, or a line that is none", "source.bad_samples"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lab.apiserver import ApiServer
-from lab.simulation.scenario import LEVELS, Fault
+from lab.simulation.scenario import Fault, Refusal, Requota, Slowness, Unlabel
 from lab.simulation.state import Job, Node, Pod, stamp
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ class Faults:
         self._world = world
         #: Answers of the server that are wrong at present: (beginning of the path, what it answers).
         self._refused: list[tuple[str, int | str]] = []
-        #: Members whose GPUs do nothing, and how much slower than usual jobs are.
-        self.idle: set[tuple[str, int]] = set()
+        #: Members whose GPUs do nothing, since when; and how fast jobs are of what they usually are.
+        self.idle: dict[tuple[str, int], float] = {}
         self.slow: dict[str, float] = {}
         for fault in world.scenario.faults:
             world.engine.at(world.start + fault.at, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
@@ -97,12 +97,11 @@ class Faults:
 
         return uncordon
 
-    def _unlabel(self, what: Mapping[str, Any]) -> Undo:
+    def _unlabel(self, what: Unlabel) -> Undo:
         """Take the label of a level from nodes."""
         world = self._world
-        names = what["nodes"] if isinstance(what["nodes"], list) else [what["nodes"]]
-        label = LEVELS[what["level"]]
-        before = {node: node.labels.pop(label) for node in self._nodes(tuple(names)) if label in node.labels}
+        label = what.level
+        before = {node: node.labels.pop(label) for node in self._nodes(what.nodes) if label in node.labels}
 
         def label_again() -> None:
             for node, value in before.items():
@@ -185,9 +184,9 @@ class Faults:
 
     # --- the rest ----------------------------------------------------------------------------------------------------
 
-    def _quota(self, what: Mapping[str, Any]) -> Undo:
+    def _quota(self, what: Requota) -> Undo:
         world = self._world
-        queue = world.cluster_queues[f"{what['queue']}-cq"]
+        queue = world.cluster_queues[f"{what.queue}-cq"]
         before = dict(queue.quota)
 
         def put(quota: Mapping[str, int]) -> None:
@@ -195,11 +194,11 @@ class Faults:
             queue.generation += 1
             world.kueue.kick()
 
-        put({**before, **what["gpus"]})
+        put({**before, **what.gpus})
         return lambda: put(before)
 
-    def _refuse(self, what: Mapping[str, Any]) -> Undo:
-        rows = [(path, what["with"]) for path in what["paths"]]
+    def _refuse(self, what: Refusal) -> Undo:
+        rows = [(path, what.answer) for path in what.paths]
         self._refused += rows
 
         def answer() -> None:
@@ -208,13 +207,24 @@ class Faults:
         return answer
 
     def _idle(self, names: tuple[str, ...]) -> Undo:
-        members = {member for name in names for member in self._members(name)}
-        self.idle |= members
+        """Have members hang: their containers run, and their GPUs do nothing."""
+        members = [member for name in names for member in self._members(name)]
+        self.idle |= dict.fromkeys(members, self._world.now)
 
         def work() -> None:
-            self.idle -= members
+            for member in members:
+                self.idle.pop(member, None)
 
         return work
+
+    def stood_still(self, pod: Pod) -> float:
+        """Return for how many seconds the GPUs of a pod have done nothing."""
+        job = pod.job
+        if job is None:
+            return 0.0
+        since = [self.idle[job.name, pod.index]] if (job.name, pod.index) in self.idle else []
+        since += [] if job.works else [job.rests_since]
+        return self._world.now - min(since) if since else 0.0
 
     def _members(self, name: str) -> list[tuple[str, int]]:
         if "/" in name:
@@ -222,9 +232,13 @@ class Faults:
         job = self._job(name)
         return [(name, index) for index in range(job.size)] if job else []
 
-    def _slow(self, what: Mapping[str, Any]) -> Undo:
-        self.slow[what["job"]] = float(what["to"])
-        return lambda: self.slow.pop(what["job"], None) and None
+    def _slow(self, what: Slowness) -> Undo:
+        self.slow[what.job] = what.to
+
+        def quicken() -> None:
+            self.slow.pop(what.job, None)
+
+        return quicken
 
     KINDS: ClassVar[Mapping[str, Callable[["Faults", Any], Undo | None]]] = {
         "node_lost": _node_lost,

@@ -162,6 +162,7 @@ class Jobs:
         if job.working_since is not None:
             job.left -= self._world.now - job.working_since
             job.working_since = None
+            job.rests_since = self._world.now
         if job.ends:
             job.ends.cancel()
             job.ends = None

@@ -7,7 +7,6 @@ The families, their labels and their order are those of the recorded expositions
 Of a histogram the sum, the count and the bucket of everything are written; the other buckets nobody reads.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -49,7 +48,7 @@ def kueue(world: "World") -> bytes:
         rows = [(dict(zip(labels, values, strict=True)), float(n)) for values, n in sorted(source.counts[name].items())]
         families[f"kueue_{name}"] = list(_family(f"kueue_{name}", "counter", rows))
     for name, labels in _HISTOGRAMS.items():
-        found = {values: samples for values, samples in sorted(source.samples[name].items())}
+        found = dict(sorted(source.samples[name].items()))
         families[f"kueue_{name}"] = list(_histogram(f"kueue_{name}", labels, found))
     for name, gauges in _gauges(world).items():
         families[f"kueue_{name}"] = list(_family(f"kueue_{name}", "gauge", gauges))
@@ -64,7 +63,7 @@ def _gauges(world: "World") -> dict[str, list[_Row]]:
         admitted = [one for one in held if one.conditions.is_true("Admitted")]
         waiting = [one for one in mine if one.active and not one.finished and not one.holds_quota]
         of = {"cluster_queue": name}
-        rows = {
+        rows: dict[str, list[tuple[dict[str, str], float]]] = {
             "admitted_active_workloads": [(of, len(admitted))],
             "finished_workloads": [(of, sum(one.finished for one in mine))],
             "reserving_active_workloads": [(of, len(held))],

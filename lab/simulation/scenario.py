@@ -14,7 +14,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, get_origin, get_type_hints
 
 import yaml
 
@@ -96,6 +96,20 @@ def _place(value: object, where: str) -> tuple[str, str]:
     return next((how, LEVELS[level]) for how, level in found.items())
 
 
+def _level(value: object, where: str) -> str:
+    if value not in LEVELS:
+        msg = f"{where}: {value!r} is none of {', '.join(LEVELS)}"
+        raise ScenarioError(msg)
+    return LEVELS[str(value)]
+
+
+def _answer(value: object, where: str) -> int | str:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        msg = f"{where}: {value!r} is neither an HTTP status nor a way to answer"
+        raise ScenarioError(msg)
+    return value
+
+
 def _moment(value: object, where: str) -> datetime:
     if not isinstance(value, datetime):
         msg = f"{where}: {value!r} is no time like 2027-03-01T06:00:00Z"
@@ -103,73 +117,79 @@ def _moment(value: object, where: str) -> datetime:
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
-def _as(read: _Read, default: Any = MISSING, factory: Any = MISSING) -> Any:  # noqa: ANN401 - as dataclasses.field
-    if factory is not MISSING:
-        return field(default_factory=factory, metadata={"read": read})
-    return field(default=default, metadata={"read": read})
+def _one(kind: type) -> _Read:
+    return lambda value, where: take(kind, value, where)
 
 
-def _one(kind: Callable[[], type]) -> _Read:
-    return lambda value, where: take(kind(), value, where)
-
-
-def _all(kind: Callable[[], type]) -> _Read:
+def _all(kind: type) -> _Read:
     return lambda value, where: tuple(
-        take(kind(), one, f"{where}[{number}]") for number, one in enumerate(_list(value, where))
+        take(kind, one, f"{where}[{number}]") for number, one in enumerate(_list(value, where))
     )
+
+
+#: Fields, with what reads them.
+Text = Annotated[str, _text]
+Whole = Annotated[int, _whole]
+Number = Annotated[float, _number]
+Flag = Annotated[bool, _flag]
+Duration = Annotated[float, seconds]
+Span = Annotated[tuple[float, float], _span]
+Texts = Annotated[tuple[str, ...], _texts]
+Numbers = Annotated[dict[str, int], _numbers]
+Mapped = Annotated[dict[str, Any], _mapping]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
     """Nodes of one flavor: `blocks` x `racks` x `nodes` of them, named pool-b0-r0-n0 and so on."""
 
-    name: str = _as(_text)
-    nodes: int = _as(_whole)
-    racks: int = _as(_whole, 1)
-    blocks: int = _as(_whole, 1)
-    gpus: int = _as(_whole, 8)
-    product: str = _as(_text, "NVIDIA-H100-80GB-HBM3")
+    name: Text
+    nodes: Whole
+    racks: Whole = 1
+    blocks: Whole = 1
+    gpus: Whole = 8
+    product: Text = "NVIDIA-H100-80GB-HBM3"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
     """A LocalQueue in a namespace (`name` both), and its ClusterQueue `name`-cq with its quota of GPUs by flavor."""
 
-    name: str = _as(_text)
-    quota: dict[str, int] = _as(_numbers)
-    preempts: bool = _as(_flag, False)
+    name: Text
+    quota: Numbers
+    preempts: Flag = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class KueueOptions:
     """Kueue's configuration: waitForPodsReady, and when a Workload is given up."""
 
-    pods_ready_timeout: float = _as(seconds, 1800.0)
-    recovery_timeout: float = _as(seconds, 1800.0)
-    backoff: float = _as(seconds, 60.0)
-    backoff_most: float = _as(seconds, 3600.0)
-    backoff_limit: int | None = _as(_whole, None)
+    pods_ready_timeout: Duration = 1800.0
+    recovery_timeout: Duration = 1800.0
+    backoff: Duration = 60.0
+    backoff_most: Duration = 3600.0
+    backoff_limit: Annotated[int | None, _whole] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerOptions:
     """The gang scheduler's configuration: how long Permit waits, when what was turned away is tried again anyway."""
 
-    permit_timeout: float = _as(seconds, 60.0)
-    tries_again_after: float = _as(seconds, 300.0)
+    permit_timeout: Duration = 60.0
+    tries_again_after: Duration = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSpec:
     """The cluster. With `topology` its flavors have one of that name: block, rack, host."""
 
-    name: str = _as(_text)
-    pools: tuple[Pool, ...] = _as(_all(lambda: Pool))
-    queues: tuple[Queue, ...] = _as(_all(lambda: Queue))
-    topology: str = _as(_text, "")
-    priorities: dict[str, int] = _as(_numbers, factory=dict)
-    kueue: KueueOptions = _as(_one(lambda: KueueOptions), factory=KueueOptions)
-    scheduler: SchedulerOptions = _as(_one(lambda: SchedulerOptions), factory=SchedulerOptions)
+    name: Text
+    pools: Annotated[tuple[Pool, ...], _all(Pool)]
+    queues: Annotated[tuple[Queue, ...], _all(Queue)]
+    topology: Text = ""
+    priorities: Numbers = field(default_factory=dict)
+    kueue: Annotated[KueueOptions, _one(KueueOptions)] = field(default_factory=KueueOptions)
+    scheduler: Annotated[SchedulerOptions, _one(SchedulerOptions)] = field(default_factory=SchedulerOptions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,36 +200,68 @@ class JobSpec:
     With `every` and `times` it comes so often, as name-1, name-2, ... `progress` is what it does in a second.
     """
 
-    name: str = _as(_text)
-    queue: str = _as(_text)
-    pods: int = _as(_whole)
-    at: float = _as(seconds)
-    lasts: float = _as(seconds)
-    gpus: int = _as(_whole, 8)
-    gang: bool = _as(_flag, False)
-    permit_timeout: float | None = _as(seconds, None)
-    place: tuple[str, str] | None = _as(_place, None)
-    priority: str = _as(_text, "")
-    starts_in: tuple[float, float] = _as(_span, (5.0, 20.0))
-    stops_in: float = _as(seconds, 5.0)
-    grace: float = _as(seconds, 30.0)
-    restarts: bool = _as(_flag, False)
-    kept: float = _as(seconds, 300.0)
-    every: float = _as(seconds, 0.0)
-    times: int = _as(_whole, 1)
-    progress: float = _as(_number, 0.0)
+    name: Text
+    queue: Text
+    pods: Whole
+    at: Duration
+    lasts: Duration
+    gpus: Whole = 8
+    gang: Flag = False
+    permit_timeout: Annotated[float | None, seconds] = None
+    place: Annotated[tuple[str, str] | None, _place] = None
+    priority: Text = ""
+    starts_in: Span = (5.0, 20.0)
+    stops_in: Duration = 5.0
+    grace: Duration = 30.0
+    restarts: Flag = False
+    kept: Duration = 300.0
+    every: Duration = 0.0
+    times: Whole = 1
+    progress: Number = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodSpec:
     """A pod of nobody: a notebook, a server. It is there from `at` for `lasts`, on `node` where one is named."""
 
-    name: str = _as(_text)
-    namespace: str = _as(_text)
-    at: float = _as(seconds)
-    lasts: float = _as(seconds)
-    gpus: int = _as(_whole, 8)
-    node: str = _as(_text, "")
+    name: Text
+    namespace: Text
+    at: Duration
+    lasts: Duration
+    gpus: Whole = 8
+    node: Text = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unlabel:
+    """Nodes that lose the label of a level."""
+
+    nodes: Texts
+    level: Annotated[str, _level]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requota:
+    """A queue whose quota becomes another one, in GPUs by flavor."""
+
+    queue: Text
+    gpus: Numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Paths (their beginnings) that the servers answer with an HTTP status, or in a wrong way of `lab.http_faults`."""
+
+    paths: Texts
+    answer: Annotated[int | str, _answer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slowness:
+    """A job that gets on with a part of its usual speed."""
+
+    job: Text
+    to: Number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,23 +271,23 @@ class Fault:
     `job/3` is a member of a job. The lists of nodes take names or the beginnings of names (`h100-b0-r1-`).
     """
 
-    at: float = _as(seconds)
-    until: float | None = _as(seconds, None)
-    node_lost: str = _as(_text, "")
-    nodes_away: tuple[str, ...] = _as(_texts, ())
-    cordon: tuple[str, ...] = _as(_texts, ())
-    unlabel: dict[str, Any] | None = _as(_mapping, None)
-    crash: str = _as(_text, "")
-    image_stuck: str = _as(_text, "")
-    stuck_terminating: str = _as(_text, "")
-    delete_job: str = _as(_text, "")
-    delete_pod: str = _as(_text, "")
-    touch_group: str = _as(_text, "")
-    lose_retry: str = _as(_text, "")
-    quota: dict[str, Any] | None = _as(_mapping, None)
-    refuse: dict[str, Any] | None = _as(_mapping, None)
-    idle: tuple[str, ...] = _as(_texts, ())
-    slow: dict[str, Any] | None = _as(_mapping, None)
+    at: Duration
+    until: Annotated[float | None, seconds] = None
+    node_lost: Text = ""
+    nodes_away: Texts = ()
+    cordon: Texts = ()
+    unlabel: Annotated[Unlabel | None, _one(Unlabel)] = None
+    crash: Text = ""
+    image_stuck: Text = ""
+    stuck_terminating: Text = ""
+    delete_job: Text = ""
+    delete_pod: Text = ""
+    touch_group: Text = ""
+    lose_retry: Text = ""
+    quota: Annotated[Requota | None, _one(Requota)] = None
+    refuse: Annotated[Refusal | None, _one(Refusal)] = None
+    idle: Texts = ()
+    slow: Annotated[Slowness | None, _one(Slowness)] = None
 
     @property
     def kind(self) -> str:
@@ -254,24 +306,29 @@ class Scenario:
     `check` are options of the check beside the addresses.
     """
 
-    about: str = _as(_text)
-    lasts: float = _as(seconds)
-    cluster: ClusterSpec = _as(_one(lambda: ClusterSpec))
-    starts: datetime = _as(_moment, datetime(2027, 3, 1, 6, 0, tzinfo=UTC))
-    before: float = _as(seconds, 1800.0)
-    fault_at: float | None = _as(seconds, None)
-    seed: int = _as(_whole, 1)
-    jobs: tuple[JobSpec, ...] = _as(_all(lambda: JobSpec), ())
-    pods: tuple[PodSpec, ...] = _as(_all(lambda: PodSpec), ())
-    faults: tuple[Fault, ...] = _as(_all(lambda: Fault), ())
-    check: dict[str, Any] = _as(_mapping, factory=dict)
+    about: Text
+    lasts: Duration
+    cluster: Annotated[ClusterSpec, _one(ClusterSpec)]
+    starts: Annotated[datetime, _moment] = datetime(2027, 3, 1, 6, 0, tzinfo=UTC)
+    before: Duration = 1800.0
+    fault_at: Annotated[float | None, seconds] = None
+    seed: Whole = 1
+    jobs: Annotated[tuple[JobSpec, ...], _all(JobSpec)] = ()
+    pods: Annotated[tuple[PodSpec, ...], _all(PodSpec)] = ()
+    faults: Annotated[tuple[Fault, ...], _all(Fault)] = ()
+    check: Mapped = field(default_factory=dict)
     name: str = ""
 
 
 def take(kind: type[_T], data: object, where: str) -> _T:
     """Make one of the classes above of a mapping. Raises ScenarioError."""
     given = _mapping(data, where)
-    known = {one.name: one for one in fields(kind) if "read" in one.metadata}  # type: ignore[arg-type]
+    readers = {
+        name: hint.__metadata__[0]
+        for name, hint in get_type_hints(kind, include_extras=True).items()
+        if get_origin(hint) is Annotated
+    }
+    known = {one.name: one for one in fields(kind) if one.name in readers}  # type: ignore[arg-type]
     for key in given:
         if key not in known:
             near = get_close_matches(str(key), known, n=1)
@@ -286,7 +343,7 @@ def take(kind: type[_T], data: object, where: str) -> _T:
     if missing:
         msg = f"{where}: `{missing[0]}` is missing"
         raise ScenarioError(msg)
-    made = kind(**{key: known[key].metadata["read"](value, f"{where}.{key}") for key, value in given.items()})
+    made = kind(**{key: readers[key](value, f"{where}.{key}") for key, value in given.items()})
     if isinstance(made, Fault) and sum(bool(getattr(made, name)) for name in FAULTS) != 1:
         msg = f"{where}: a fault has exactly one of {', '.join(FAULTS)}"
         raise ScenarioError(msg)
@@ -305,28 +362,62 @@ def parse(text: str, name: str) -> Scenario:
     return Scenario(**{**{one.name: getattr(found, one.name) for one in fields(found)}, "name": name})
 
 
+_JOB_FAULTS: Final = ("crash", "image_stuck", "stuck_terminating", "delete_job", "touch_group", "lose_retry")
+
+
 def _check(scenario: Scenario, name: str) -> None:
     """See whether everything that is named is there. Raises ScenarioError."""
     cluster = scenario.cluster
+    pools, queues = [pool.name for pool in cluster.pools], [queue.name for queue in cluster.queues]
     jobs = [one for job in scenario.jobs for one in names(job)]
-    wanted: list[tuple[str, str, list[str] | Mapping[str, object]]] = [
-        *((f"queue {one.name}", flavor, [pool.name for pool in cluster.pools])
-          for one in cluster.queues for flavor in one.quota),
-        *((f"job {one.name}", one.queue, [queue.name for queue in cluster.queues]) for one in scenario.jobs),
-        *((f"job {one.name}", one.priority, cluster.priorities) for one in scenario.jobs if one.priority),
-        *((f"fault {one.kind}", str(getattr(one, one.kind)).partition("/")[0], jobs)
-          for one in scenario.faults
-          if one.kind in {"crash", "image_stuck", "stuck_terminating", "delete_job", "touch_group", "lose_retry"}),
-    ]  # fmt: skip
-    for where, one, known in wanted:
-        if one not in known:
-            near = get_close_matches(one, known, n=1)
-            msg = f"{name}: {where}: there is no `{one}`" + (f"; did you mean `{near[0]}`?" if near else "")
+    nodes = [node for pool in cluster.pools for node in nodes_of(pool)]
+    for queue in cluster.queues:
+        for flavor in queue.quota:
+            _there(flavor, pools, f"{name}: quota of {queue.name}")
+    for job in scenario.jobs:
+        _there(job.queue, queues, f"{name}: queue of {job.name}")
+        if job.priority:
+            _there(job.priority, list(cluster.priorities), f"{name}: priority of {job.name}")
+        if job.place and not cluster.topology:
+            msg = f"{name}: {job.name} asks for a place, and the cluster has no topology"
             raise ScenarioError(msg)
+    for pod in scenario.pods:
+        if pod.node:
+            _there(pod.node, nodes, f"{name}: node of {pod.name}")
+    for fault in scenario.faults:
+        where = f"{name}: fault {fault.kind}"
+        for one in (getattr(fault, kind) for kind in _JOB_FAULTS if kind == fault.kind):
+            _there(one.partition("/")[0], jobs, where)
+        for one in (*fault.idle, *([fault.slow.job] if fault.slow else ())):
+            _there(one.partition("/")[0], jobs, where)
+        if fault.quota:
+            _there(fault.quota.queue, queues, where)
+        if fault.node_lost:
+            _there(fault.node_lost, nodes, where)
+        for one in (*fault.nodes_away, *fault.cordon, *(fault.unlabel.nodes if fault.unlabel else ())):
+            if not any(node.startswith(one) for node in nodes):
+                _there(one, nodes, where)
     doubles = {one for one in jobs if jobs.count(one) > 1}
     if doubles:
         msg = f"{name}: several jobs are called {', '.join(sorted(doubles))}"
         raise ScenarioError(msg)
+
+
+def _there(one: str, known: list[str], where: str) -> None:
+    if one not in known:
+        near = get_close_matches(one, known, n=1)
+        msg = f"{where}: there is no `{one}`" + (f"; did you mean `{near[0]}`?" if near else "")
+        raise ScenarioError(msg)
+
+
+def nodes_of(pool: Pool) -> dict[str, tuple[int, int]]:
+    """Return the nodes of a pool: their block and their rack by name."""
+    return {
+        f"{pool.name}-b{block}-r{rack}-n{number}": (block, rack)
+        for block in range(pool.blocks)
+        for rack in range(pool.racks)
+        for number in range(pool.nodes)
+    }
 
 
 def names(job: JobSpec) -> list[str]:

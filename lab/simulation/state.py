@@ -41,12 +41,12 @@ def micro(at: float) -> str:
 class Conditions:
     """The conditions of an object: the time of one changes with its status, not with its reason or its text."""
 
-    def __init__(self, **common: Any) -> None:
+    def __init__(self, **common: object) -> None:
         """Begin with none; `common` are fields that all of them have."""
         self._common = common
         self.all: dict[str, Json] = {}
 
-    def set(self, kind: str, status: str, now: float, reason: str = "", message: str = "", **more: Any) -> bool:
+    def set(self, kind: str, status: str, now: float, reason: str = "", message: str = "", **more: object) -> bool:
         """Set one; tell whether anything changed."""
         before = self.all.get(kind)
         flips = before is None or before["status"] != status
@@ -218,6 +218,7 @@ class Job:
     grace: int = 30
     restarts: bool = False
     ttl: float = 300.0
+    progress: float = 0.0
     suspended: bool = False
     conditions: Conditions = field(default_factory=lambda: Conditions(lastProbeTime=None))
     generation: int = 1
@@ -226,6 +227,7 @@ class Job:
     old: list[Pod] = field(default_factory=list)
     workload: "Workload | None" = None
     working_since: float | None = None
+    rests_since: float = 0.0
     ends: Timer | None = None
     finished: float | None = None
     gone: bool = False

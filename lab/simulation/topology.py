@@ -57,7 +57,7 @@ def place(job: Job, flavor: Flavor, free: dict[Node, int]) -> Place:
     fits = {node: max(0, amount) // job.gpus for node, amount in free.items()}
     how, level = job.level or ("", HOSTNAME)
     if how == "":
-        return _spread(job, flavor, fits, _domains(flavor, fits, 0), widest=True)
+        return _spread(job, flavor, fits)
     depth = flavor.levels.index(level) + 1
     domains = _domains(flavor, fits, depth)
     best = _best(domains, fits, job.size)
@@ -71,16 +71,13 @@ def place(job: Job, flavor: Flavor, free: dict[Node, int]) -> Place:
     return Place(_hosts(flavor, fits, domains[best], job.size, depth))
 
 
-def _spread(
-    job: Job, flavor: Flavor, fits: dict[Node, int], domains: dict[_Path, list[Node]], *, widest: bool
-) -> Place:
-    del widest
-    nodes = [node for found in domains.values() for node in found]
-    if sum(fits[node] for node in nodes) < job.size:
-        return Place(refused=_refusal(job, flavor, fits, sum(fits[node] for node in nodes)))
-    # Without a constraint the fullest nodes first.
-    left, found = job.size, []
-    for node in sorted(nodes, key=lambda node: (fits[node], node.name)):
+def _spread(job: Job, flavor: Flavor, fits: dict[Node, int]) -> Place:
+    """Return any nodes; the fullest first, as without a constraint."""
+    if sum(fits.values()) < job.size:
+        return Place(refused=_refusal(job, flavor, fits, sum(fits.values())))
+    left = job.size
+    found: list[tuple[str, int]] = []
+    for node in sorted(fits, key=lambda node: (fits[node], node.name)):
         number = min(left, fits[node])
         if number:
             found.append((node.name, number))
@@ -106,14 +103,15 @@ def _best(domains: dict[_Path, list[Node]], fits: dict[Node, int], wanted: int) 
 def _hosts(
     flavor: Flavor, fits: dict[Node, int], nodes: list[Node], wanted: int, depth: int
 ) -> tuple[tuple[str, int], ...]:
-    """Return hosts in a domain: as few domains of each lower level as hold all pods, the last one as small as it may."""
+    """Return hosts in a domain: of each lower level as few domains as will do, the last as small as it may."""
     if depth >= len(flavor.levels):
         return ((nodes[0].name, wanted),) if len(nodes) == 1 else ()
     parts: dict[str, list[Node]] = {}
     for node in nodes:
         parts.setdefault(node.labels[flavor.levels[depth]], []).append(node)
     sizes = {name: sum(fits[node] for node in part) for name, part in parts.items()}
-    left, found = wanted, []
+    left = wanted
+    found: list[tuple[str, int]] = []
     while left > 0:
         able = [name for name, size in sizes.items() if size >= left]
         name = min(able, key=lambda one: (sizes[one], one)) if able else min(sizes, key=lambda one: (-sizes[one], one))

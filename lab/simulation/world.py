@@ -18,7 +18,7 @@ from lab.simulation.engine import Engine
 from lab.simulation.jobs import Jobs
 from lab.simulation.kubelet import Kubelets
 from lab.simulation.kueue import Kueue
-from lab.simulation.scenario import JobSpec, PodSpec, Scenario, names
+from lab.simulation.scenario import JobSpec, PodSpec, Pool, Scenario, names, nodes_of
 from lab.simulation.scheduler import Scheduler
 from lab.simulation.state import (
     BLOCK,
@@ -35,6 +35,7 @@ from lab.simulation.state import (
     PodGroup,
     SeenEvent,
     Workload,
+    stamp,
 )
 
 _LEVELS = (BLOCK, RACK, HOSTNAME)
@@ -100,36 +101,31 @@ class World:
             self.flavors[pool.name] = Flavor(
                 pool.name, self.uid(), born, labels, spec.topology, _LEVELS if spec.topology else ()
             )
-            for block in range(pool.blocks):
-                for rack in range(pool.racks):
-                    for number in range(pool.nodes):
-                        self._node(pool.name, pool.gpus, pool.product, (block, rack, number), labels, born)
+            for name, where in nodes_of(pool).items():
+                self._node(name, pool, where, labels)
         for queue in spec.queues:
             name = f"{queue.name}-cq"
             self.cluster_queues[name] = ClusterQueue(name, self.uid(), born, dict(queue.quota), queue.preempts)
             self.local_queues[queue.name] = LocalQueue(queue.name, queue.name, self.uid(), born, name)
 
-    def _node(
-        self, pool: str, gpus: int, product: str, where: tuple[int, int, int], labels: dict[str, str], born: float
-    ) -> None:
-        block, rack, number = where
-        name = f"{pool}-b{block}-r{rack}-n{number}"
+    def _node(self, name: str, pool: Pool, where: tuple[int, int], labels: dict[str, str]) -> None:
+        born = self.start - _AGE
         made = {
             "kubernetes.io/arch": "amd64",
             HOSTNAME: name,
             "kubernetes.io/os": "linux",
-            "node.kubernetes.io/instance-type": f"gpu.{gpus}xlarge",
-            "nvidia.com/gpu.count": str(gpus),
-            "nvidia.com/gpu.product": product,
+            "node.kubernetes.io/instance-type": f"gpu.{pool.gpus}xlarge",
+            "nvidia.com/gpu.count": str(pool.gpus),
+            "nvidia.com/gpu.product": pool.product,
             **labels,
         }
         if self.scenario.cluster.topology:
-            made |= {BLOCK: f"b{block}", RACK: f"r{rack}"}
-        node = Node(name, pool, gpus, made, born, self.uid())
+            made |= {BLOCK: f"b{where[0]}", RACK: f"r{where[1]}"}
+        node = Node(name, pool.name, pool.gpus, made, born, self.uid())
         self.nodes[name] = node
         self.kubelets.post(node)
         for condition in node.conditions.all.values():
-            condition["lastTransitionTime"] = objects.stamp(born)
+            condition["lastTransitionTime"] = stamp(born)
 
     def _plan(self) -> None:
         from lab.simulation.faults import Faults  # noqa: PLC0415 - they act on the world
@@ -161,6 +157,8 @@ class World:
             grace=int(spec.grace),
             restarts=spec.restarts,
             ttl=spec.kept,
+            progress=spec.progress,
+            rests_since=self.now,
         )
         if spec.gang:
             timeout = None if spec.permit_timeout is None else int(spec.permit_timeout)

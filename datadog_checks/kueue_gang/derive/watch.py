@@ -78,7 +78,8 @@ class Watch:
         """
         found = Counter(drawn)
         if self._rules.activity:
-            found[ACTIVITY, self._signals.activity or NO_SAMPLE] += found.pop((ACTIVITY, NO_SAMPLE), 0)
+            blind = found.pop((ACTIVITY, NO_SAMPLE), 0)
+            found[ACTIVITY, self._signals.activity or NO_SAMPLE] += blind
         if self._rules.training:
             found[THROUGHPUT, self._signals.training or NO_SAMPLE] += self._unseen
         else:

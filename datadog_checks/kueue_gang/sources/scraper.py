@@ -162,7 +162,7 @@ class PodSource(Source[Endpoint]):
         turn.good = bool(told.samples)
         if not found and self._silence is not None:
             found.silent.append((self._silence, job.namespace, job.name))
-        if not told.samples:
+        if not told.samples and not told.broken:
             return Told(found, self._missing(path, body), nothing=True)
         return Told(found)
 
@@ -171,7 +171,11 @@ class PodSource(Source[Endpoint]):
         target = self._connection.target
         known = names(body)
         near = close(self._target.metrics, known)
-        advice = f"it has {', '.join(near)}" if near else f"none of its {len(known)} names comes close; {target.wrong}"
+        advice = (
+            harmless(f"it has {', '.join(near)}")
+            if near
+            else f"none of its {len(known)} names comes close; {target.wrong}"
+        )
         wanted = " or ".join(self._target.metrics)
         return SourceError("invalid", f"{target.name} {path}: no metric {harmless(wanted)}", advice)
 
