@@ -92,5 +92,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Values]]] = {
     "clamp_max": lambda values, _, bound: {at: min(value, bound) for at, value in values.items()},
     "clamp_min": lambda values, _, bound: {at: max(value, bound) for at, value in values.items()},
     "cumsum": _cumsum,
+    # What is less is no number any more.
+    "cutoff_min": lambda values, _, bound: {at: value for at, value in values.items() if value >= bound},
     "default_zero": _default_zero,
 }

@@ -42,7 +42,7 @@ from lab.scopes import KEY, All, Scope, filters, parse_scope
 METHODS: Final = ("avg", "max", "min", "sum")
 FILLS: Final = ("zero", "null", "last", "linear")
 #: Function -> how many numbers follow the formula that it is of.
-FUNCTIONS: Final = {"abs": 0, "clamp_max": 1, "clamp_min": 1, "cumsum": 0, "default_zero": 0}
+FUNCTIONS: Final = {"abs": 0, "clamp_max": 1, "clamp_min": 1, "cumsum": 0, "cutoff_min": 1, "default_zero": 0}
 #: Seconds that .fill() fills unless it says something else.
 _FILLED: Final = 300
 _EVERYTHING: Final = All()

@@ -352,6 +352,7 @@ def test_functions_of_a_line() -> None:
         ("clamp_min(a, 2)", [2, 2, 4]),
         ("clamp_max(a, 2)", [1, 2, 2]),
         ("abs(a - 2)", [1, 0, 2]),
+        ("cutoff_min(a, 2)", [None, 2, 4]),
         ("-a + 2 * 3", [5, 4, 2]),
     ):
         ((line,),) = evaluate.formulas(request([formula], a="sum:kueue_gang.gangs{*}"), found, 0, 180, 60)
