@@ -563,7 +563,8 @@ def test_no_widget_of_the_dashboards_is_empty() -> None:
     """Over the five clusters of the fleet every widget has data, unless all of its metrics are of other products."""
     boards = stories.boards(stories.told(stories.FLEET, interval=120))
     assert next(iter(boards)) == "gpu_gangs_overview"
-    empty, foreign = [], []
+    empty: list[str] = []
+    foreign: list[str] = []
     for name, (definition, found) in boards.items():
         html = str(dashboard.html(name, definition, found))
         for of, title in re.findall(r'data-empty="true" data-foreign="(\w+)" data-title="([^"]*)"', html):

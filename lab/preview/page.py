@@ -66,7 +66,7 @@ def html(title: str, about: str, shown: Mapping[str, Board], links: Sequence[Map
     Raises as `dashboard.html` does.
     """
     boards = [
-        {"name": name, "title": definition["title"], "html": dashboard.html(name, definition, scene)}
+        {"name": name, "short": definition["title"], "html": dashboard.html(name, definition, scene)}
         for name, (definition, scene) in shown.items()
     ]
     library = Markup(get_plotlyjs())  # noqa: S704 - as the package has it
@@ -78,10 +78,20 @@ def html(title: str, about: str, shown: Mapping[str, Board], links: Sequence[Map
 def _extras(scene: Scene) -> Iterator[Mapping[str, str]]:
     if scene.monitors:
         found = monitors.shown(monitors.states(scene.monitors, scene))
-        yield {"name": "monitors", "title": "Monitors: which of them call now?", "html": found.html}
+        yield {
+            "name": "monitors",
+            "short": "Monitors",
+            "title": "Monitors: which of them call now?",
+            "html": found.html,
+        }
     if scene.objectives:
         found = objectives.shown(scene.objectives, scene)
-        yield {"name": "slos", "title": "SLOs: how far were they kept since the scenario began?", "html": found.html}
+        yield {
+            "name": "slos",
+            "short": "SLOs",
+            "title": "SLOs: how far were they kept since the scenario began?",
+            "html": found.html,
+        }
 
 
 def index(entries: Sequence[Mapping[str, str]]) -> str:
