@@ -75,18 +75,20 @@ def told(name: str, at: float | None = None, *, interval: float | None = None) -
     Raises ScenarioError where there is none of that name, and LookupError for a moment before the first run.
     """
     until = moment(name) if at is None else at
-    if until < (interval or _INTERVAL):
+    if name == FLEET:
+        one = partial(_played, until=until, interval=interval or _INTERVAL)
+        # Each in a process of its own: the clocks of the check are replaced while a scenario is played.
+        with ProcessPoolExecutor(cpu_count(), mp_context=get_context("spawn")) as pool:
+            timeline = together(FLEET, list(pool.map(one, CLUSTERS)))
+    else:
+        timeline = _played(name, until=until, interval=interval)
+    if not timeline.moments:
         msg = f"{name} has no moment within its first {until:g} s"
         raise LookupError(msg)
-    if name != FLEET:
-        return play(story(name), until=until, interval=interval)
-    one = partial(_played, until=until, interval=interval or _INTERVAL)
-    # Each in a process of its own: the clocks of the check are replaced while a scenario is played.
-    with ProcessPoolExecutor(cpu_count(), mp_context=get_context("spawn")) as pool:
-        return together(FLEET, list(pool.map(one, CLUSTERS)))
+    return timeline
 
 
-def _played(name: str, *, until: float, interval: float) -> Timeline:
+def _played(name: str, *, until: float, interval: float | None) -> Timeline:
     return play(story(name), until=until, interval=interval)
 
 
