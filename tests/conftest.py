@@ -3,7 +3,6 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """What all tests share."""
 
-from collections.abc import Callable
 from fcntl import LOCK_EX, flock
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,8 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lab.timeline import Timeline
 
 # Examples that talk to a server or run beside other tests take as long as they take; that is no property.
