@@ -9,7 +9,6 @@ it, and it is held against what the descriptions of the monitors promise.
 """
 
 import json
-from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from lab import rules
 from lab.alerting import ALERT, NO_DATA, OK, Monitor, play
 from lab.assets import described
 from lab.assets.alerts import monitor
-from lab.play import play as play_scenario
 from lab.samples import Samples
 from lab.simulation.scenario import known, load
 from lab.timeline import Moment, Point, Timeline
@@ -30,24 +28,6 @@ SCENARIOS = known()
 RECORDED = rules.recorded()
 FIRES = [(name, scenario) for name, one in MONITORS.items() for scenario in one.get("fires", {})]
 HEALTHY = "healthy-day"
-
-
-@pytest.fixture(name="played", scope="session")
-def fixture_played(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return what gives the timeline of a scenario: each is played once a session, whichever worker asks first."""
-    base = tmp_path_factory.getbasetemp()
-    # Under xdist each worker has a folder of its own below the session's.
-    shared = base.parent if base.name.startswith("popen-") else base
-
-    def timeline(name: str) -> Timeline:
-        kept = shared / f"{name}.json.gz"
-        with (shared / f"{name}.lock").open("w") as lock:
-            flock(lock, LOCK_EX)
-            if not kept.exists():
-                play_scenario(name).save(kept)
-        return Timeline.load(kept)
-
-    return timeline
 
 
 def entries(name: str, scenario: str) -> list[rules.Outcome]:
