@@ -50,6 +50,7 @@ class Jobs:
         job.suspended = True
         job.generation += 1
         job.resumed = None
+        job.worked_when_stopped = job.works
         self._rest(job)
         job.conditions.set("Suspended", "True", world.now, "JobSuspended", "Job suspended")
         world.touch(job)
@@ -59,6 +60,7 @@ class Jobs:
     def delete(self, job: Job) -> None:
         """Delete a job with all that it owns."""
         world = self._world
+        job.worked_when_stopped = job.works
         self._rest(job)
         job.gone = True
         for pod in job.members:
