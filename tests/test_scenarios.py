@@ -29,6 +29,7 @@ RESERVED = ("gpus.reserved", "kube_namespace")
 MEMBERS = ("members", "member_state")
 STALLED = ("gangs.stalled", "stall_reason")
 EVICTED = ("workloads.evicted", "gang_partial")
+RACKS = "topology_level:cloud.provider.com/topology-rack"
 ATTENTION = ("gang.state_seconds", "gang")
 
 
@@ -86,8 +87,8 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         Promise("21m", "1h14m", STATES, {"running": 4, "queued": 1}),
         Promise("21m", "1h14m", BLOCKED, {"fragmentation": 1}),
         Promise("21m", "1h14m", ("gpus.free", "gpu_resource"), {"nvidia.com/gpu": 128}),
-        # Neither a rack nor a block has 6 x 8 free GPUs in one rack; both blocks have eight free nodes.
-        Promise("21m", "1h14m", ("topology.slots", "slot"), NOTHING, ("topology_level:cloud.provider.com/topology-rack",)),
+        # Each rack has four free nodes.
+        Promise("21m", "1h14m", ("topology.slots", "slot"), NOTHING, (RACKS,)),
         Promise("1m", "1h29m", IDLE, NOTHING),
         Promise("1h17m", "1h29m", STATES, {"running": 4}),
     ),

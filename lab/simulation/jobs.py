@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lab.simulation.world import World
 
 #: A controller takes its time: from a Job that may run to its first pod, from pod to pod, from a loss to a new pod.
-_FIRST, _EACH, _REPLACES = 0.5, 0.02, 1.0
+_FIRST, _EACH, _REPLACES = 0.5, 0.001, 1.0
 #: The pods of a Job end within so many seconds.
 _ENDS_WITHIN: Final = 3.0
 _GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"

@@ -25,7 +25,7 @@ _GRACE: Final = 60.0
 
 @dataclass(frozen=True)
 class Truth:
-    """GPUs that pods hold, those of gangs that cannot work by the gang, those that Permit waiters reserve, free ones."""
+    """GPUs that pods hold, those of gangs that cannot work by gang, those that Permit waiters reserve, free ones."""
 
     allocated: int
     idle: dict[str, int] = field(default_factory=dict)
