@@ -41,7 +41,7 @@ SCOPES: Final = {
 TAGS: Final = {
     "owner": ("kube_cluster_name", "kube_namespace", "kueue_local_queue"),
     "gang": ("kube_cluster_name", "kube_namespace", "gang"),
-    "level": ("kube_cluster_name", "topology", "topology_level", "kueue_resource_flavor"),
+    "level": ("kube_cluster_name", "topology_level", "kueue_resource_flavor"),
     "shape": (
         "kube_cluster_name",
         "topology",
@@ -213,7 +213,8 @@ def _number(one: Json) -> Json:
         request["conditional_formats"] = _formats(one["colors"])
     return {
         **_titled("query_value", one["number"], one),
-        "autoscale": False,
+        # A number of seconds is told in minutes or hours, one of GPUs not in thousands.
+        "autoscale": one.get("unit") == "seconds",
         "precision": one.get("precision", 0),
         "timeseries_background": {"type": "area", "yaxis": {"include_zero": True}},
         "requests": [request],
