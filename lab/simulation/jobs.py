@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lab.simulation.world import World
 
 #: A controller takes its time: from a Job that may run to its first pod, from pod to pod, from a loss to a new pod.
-_FIRST, _EACH, _REPLACES = 0.5, 0.02, 1.0
+_FIRST, _EACH, _REPLACES = 0.5, 0.001, 1.0
 #: The pods of a Job end within so many seconds.
 _ENDS_WITHIN: Final = 3.0
 _GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
@@ -50,6 +50,7 @@ class Jobs:
         job.suspended = True
         job.generation += 1
         job.resumed = None
+        job.worked_when_stopped = job.works
         self._rest(job)
         job.conditions.set("Suspended", "True", world.now, "JobSuspended", "Job suspended")
         world.touch(job)
@@ -59,6 +60,7 @@ class Jobs:
     def delete(self, job: Job) -> None:
         """Delete a job with all that it owns."""
         world = self._world
+        job.worked_when_stopped = job.works
         self._rest(job)
         job.gone = True
         for pod in job.members:

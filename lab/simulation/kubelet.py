@@ -75,7 +75,7 @@ class Kubelets:
         world = self._world
         if node.silent is None:
             return
-        node.silent = None
+        node.silent = node.not_ready = None
         node.taints = [taint for taint in node.taints if taint["key"] != "node.kubernetes.io/unreachable"]
         self.post(node)
         for pod in sorted(node.pods, key=lambda pod: pod.key):
@@ -93,6 +93,7 @@ class Kubelets:
         for kind, _, _ in _PRESSURES:
             node.conditions.set(kind, "Unknown", world.now, "NodeStatusUnknown", "Kubelet stopped posting node status.")
         node.conditions.set("Ready", "Unknown", world.now, "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        node.not_ready = world.now
         node.taints += [
             {"key": "node.kubernetes.io/unreachable", "effect": effect, "timeAdded": stamp(world.now)}
             for effect in ("NoSchedule", "NoExecute")

@@ -9,7 +9,7 @@ field that does not exist is an error that names the nearest one.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -367,47 +367,50 @@ _JOB_FAULTS: Final = ("crash", "image_stuck", "stuck_terminating", "delete_job",
 
 def _check(scenario: Scenario, name: str) -> None:
     """See whether everything that is named is there. Raises ScenarioError."""
-    cluster = scenario.cluster
-    pools, queues = [pool.name for pool in cluster.pools], [queue.name for queue in cluster.queues]
-    jobs = [one for job in scenario.jobs for one in names(job)]
-    nodes = [node for pool in cluster.pools for node in nodes_of(pool)]
-    for queue in cluster.queues:
-        for flavor in queue.quota:
-            _there(flavor, pools, f"{name}: quota of {queue.name}")
-    for job in scenario.jobs:
-        _there(job.queue, queues, f"{name}: queue of {job.name}")
-        if job.priority:
-            _there(job.priority, list(cluster.priorities), f"{name}: priority of {job.name}")
-        if job.place and not cluster.topology:
-            msg = f"{name}: {job.name} asks for a place, and the cluster has no topology"
+    for one, known, where in _named(scenario):
+        if one not in known:
+            near = get_close_matches(one, known, n=1)
+            msg = f"{name}: {where}: there is no `{one}`" + (f"; did you mean `{near[0]}`?" if near else "")
             raise ScenarioError(msg)
-    for pod in scenario.pods:
-        if pod.node:
-            _there(pod.node, nodes, f"{name}: node of {pod.name}")
-    for fault in scenario.faults:
-        where = f"{name}: fault {fault.kind}"
-        for one in (getattr(fault, kind) for kind in _JOB_FAULTS if kind == fault.kind):
-            _there(one.partition("/")[0], jobs, where)
-        for one in (*fault.idle, *([fault.slow.job] if fault.slow else ())):
-            _there(one.partition("/")[0], jobs, where)
-        if fault.quota:
-            _there(fault.quota.queue, queues, where)
-        if fault.node_lost:
-            _there(fault.node_lost, nodes, where)
-        for one in (*fault.nodes_away, *fault.cordon, *(fault.unlabel.nodes if fault.unlabel else ())):
-            if not any(node.startswith(one) for node in nodes):
-                _there(one, nodes, where)
+    jobs = [one for job in scenario.jobs for one in names(job)]
     doubles = {one for one in jobs if jobs.count(one) > 1}
     if doubles:
         msg = f"{name}: several jobs are called {', '.join(sorted(doubles))}"
         raise ScenarioError(msg)
 
 
-def _there(one: str, known: list[str], where: str) -> None:
-    if one not in known:
-        near = get_close_matches(one, known, n=1)
-        msg = f"{where}: there is no `{one}`" + (f"; did you mean `{near[0]}`?" if near else "")
-        raise ScenarioError(msg)
+def _named(scenario: Scenario) -> Iterator[tuple[str, list[str], str]]:
+    """Yield each name that a scenario refers to, with those that there are, and where it does."""
+    cluster = scenario.cluster
+    pools, queues = [pool.name for pool in cluster.pools], [queue.name for queue in cluster.queues]
+    jobs = [one for job in scenario.jobs for one in names(job)]
+    nodes = [node for pool in cluster.pools for node in nodes_of(pool)]
+    for queue in cluster.queues:
+        yield from ((flavor, pools, f"quota of {queue.name}") for flavor in queue.quota)
+    for job in scenario.jobs:
+        yield job.queue, queues, f"queue of {job.name}"
+        if job.priority:
+            yield job.priority, list(cluster.priorities), f"priority of {job.name}"
+        if job.place:
+            yield job.place[1], list(LEVELS.values()) if cluster.topology else [], f"place of {job.name}"
+    yield from ((pod.node, nodes, f"node of {pod.name}") for pod in scenario.pods if pod.node)
+    for fault in scenario.faults:
+        where = f"fault {fault.kind}"
+        yield from ((one, jobs, where) for one in _jobs_of(fault))
+        if fault.quota:
+            yield fault.quota.queue, queues, where
+        for one in _nodes_of(fault):
+            yield one, [one] if any(node.startswith(one) for node in nodes) else nodes, where
+
+
+def _jobs_of(fault: Fault) -> list[str]:
+    members = [getattr(fault, fault.kind)] if fault.kind in _JOB_FAULTS else list(fault.idle)
+    return [*(member.partition("/")[0] for member in members), *([fault.slow.job] if fault.slow else ())]
+
+
+def _nodes_of(fault: Fault) -> list[str]:
+    unlabelled = fault.unlabel.nodes if fault.unlabel else ()
+    return [*([fault.node_lost] if fault.node_lost else ()), *fault.nodes_away, *fault.cordon, *unlabelled]
 
 
 def nodes_of(pool: Pool) -> dict[str, tuple[int, int]]:

@@ -46,7 +46,8 @@ _SERIES: Final = 1800.0
 _KEPT: Final = 3600.0
 #: Of the waits that follow a rejection at once, so many show no nomination.
 _HIDDEN: Final = 0.4
-_SOON: Final = 0.01
+#: The pods of a job are there before the first of them is tried.
+_SOON: Final = 0.05
 
 
 def go_duration(seconds: float) -> str:

@@ -90,6 +90,7 @@ class Node:
     conditions: Conditions = field(default_factory=lambda: Conditions(lastHeartbeatTime=None))
     heartbeat: float = 0.0
     silent: float | None = None
+    not_ready: float | None = None
     cordoned: float | None = None
     taints: list[Json] = field(default_factory=list)
     pods: set["Pod"] = field(default_factory=set)
@@ -232,6 +233,7 @@ class Job:
     finished: float | None = None
     gone: bool = False
     ran: bool = False
+    worked_when_stopped: bool = False
 
     @property
     def scheduler(self) -> str:
