@@ -23,6 +23,7 @@ from datadog_api_client.v1.model.dashboard import Dashboard
 from datadog_api_client.v1.model.monitor import Monitor
 from datadog_api_client.v1.model.service_level_objective_request import ServiceLevelObjectiveRequest
 
+from datadog_checks.kueue_gang import commands
 from datadog_checks.kueue_gang.catalog import ALL, PREFIX, Metric
 from lab import assets
 from lab.queries import Condition, Query, names, parse, parse_formula, parse_monitor
@@ -235,6 +236,17 @@ def test_words_in_backquotes_exist(path: Path) -> None:
     for key, value in re.findall(r"\b([a-z_]+):([a-z_]+)\b(?!\*)", text):
         closed = CLOSED.get(("", key))
         assert closed is None or value in closed, f"{key} is never {value}"
+
+
+@pytest.mark.parametrize("path", [*DASHBOARDS, *MONITORS], ids=lambda path: path.stem)
+def test_commands_and_files_exist(path: Path) -> None:
+    """A command that a text tells to run is there, and so is a file of this project that it names."""
+    text = path.read_text(encoding="ascii")
+    for command in re.findall(r"kueue-gang ([a-z]+)", text):
+        assert re.search(rf"^    {command} ", commands._parser().format_help(), re.MULTILINE), command
+    assert "datadog_checks.kueue_gang" not in text
+    for name in re.findall(r"\b(?:docs|deploy)/[\w.]+\w", text):
+        assert (ROOT / name).exists(), name
 
 
 # Dashboards.
