@@ -116,8 +116,9 @@ _SEEN: Final[Mapping[str, int]] = {
     "topology": 1,
     "underlying_cause": 1,
 }
-#: The same for `reason` where it is another number: a source has one at a time.
-_REASONS: Final[Mapping[str, int]] = {"gangs.unguarded": 4, "source.up": 1}
+#: The same for `reason` where it is another number: a source has one at a time, and half of what samples may be instead
+#: of numbers is told of signals only.
+_REASONS: Final[Mapping[str, int]] = {"gangs.unguarded": 4, "source.up": 1, "source.bad_samples": 2}
 #: Metrics that are sent only where an option is set, by option. A stalled gang tells by one of the signals: it is here
 #: once for each.
 _ON_REQUEST: Final[Mapping[str, frozenset[str]]] = {
