@@ -24,7 +24,7 @@ from lab.training_loop import COUNTER, GAUGE, PID, SCRAPE, STEP, file_of
 
 _BATCH: Final = 64
 _WIDTH: Final = 16
-_LEARNING_RATE: Final = 0.05
+_LEARNING_RATE: Final = 0.1
 _NOISE: Final = 0.01
 #: How often a rank that waits for the others looks: MPI's own waiting would keep a core busy.
 _LOOK_SECONDS: Final = 0.001

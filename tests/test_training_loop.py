@@ -1,0 +1,162 @@
+# (C) datadog-kueue-gang contributors 2026-present
+# All rights reserved
+# Licensed under a 3-clause BSD style license (see LICENSE)
+"""The check beside a real training loop: what it tells of the loop is what the loop counted of itself.
+
+Each pod of the gang is a process of its own, and they get on together or not at all (`lab.training_loop`). So a rank
+that is stopped is what a hung one is to a cluster: all pods are Running and Ready, all GPUs are allocated, and nothing
+gets on.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datadog_checks.base.stubs.aggregator import AggregatorStub
+
+from lab.training_loop import COUNTER, GAUGE, SCRAPE, STEP, TrainingLoop
+from tests.live import until
+from tests.model.build import bound
+from tests.trained import GANG, GPUS, INTERVAL, SELECTOR, STALLED_AFTER, Runs, cluster, member, near, stalls, throughput
+
+RANKS = 3
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Iterator[TrainingLoop]:
+    """Run a loop of three ranks."""
+    with TrainingLoop(RANKS, tmp_path) as loop:
+        yield loop
+
+
+def source(loop: TrainingLoop, metric: str = COUNTER, **more: Any) -> dict[str, Any]:
+    """Return the option that reads the ranks of a loop as pods."""
+    return {
+        "label_selector": SELECTOR,
+        "port": loop.port,
+        "metric": metric,
+        "unit": "samples",
+        "timeout": 1,
+        "stalled_after_seconds": STALLED_AFTER,
+        **more,
+    }
+
+
+def test_the_loop_is_one(loop: TrainingLoop) -> None:
+    """The ranks learn together: after each step all of them know the same loss, and it falls to that of the noise."""
+    until(lambda: min(len(loop.lines(rank, STEP)) for rank in range(RANKS)) > 60)
+    first, *others = [[line.loss for line in loop.lines(rank, STEP)[:60]] for rank in range(RANKS)]
+    assert others == [first] * (RANKS - 1)
+    # Answers have noise of 0.01, so no model is better than a mean square of 0.0001.
+    assert first[0] > 1
+    assert first[-1] < 0.01
+    began = loop.stop(1)
+    # Whoever was in a step when the rank stopped may end it.
+    until(lambda: time.monotonic() > began + 0.5)
+    assert loop.rate(began + 0.1, time.monotonic()) == 0
+
+
+def test_throughput_is_what_the_loop_counted(loop: TrainingLoop, aggregator: AggregatorStub) -> None:
+    """Counter and gauge, sum and maximum over the ranks: within 2 % of the loop's own count over the same time."""
+    training = [
+        source(loop),
+        source(loop, GAUGE, unit="by_gauge"),
+        source(loop, unit="by_fastest_rank", over_ranks="max"),
+    ]
+    with cluster(loop.addresses) as server, Runs(aggregator, server, training=training) as runs:
+        until(lambda: throughput(runs.next()))
+        began = runs.started[-1]
+        runs.go_on(5)
+        ended = runs.started[-1]
+        counted = loop.rate(began, ended)
+        # The same between the first and the last of the very scrapes that the numbers come from.
+        assert counted == near(sum(between_scrapes(loop, rank, began, ended) for rank in range(RANKS)), 0.01)
+
+        assert runs.mean("gang.throughput", began, unit="samples") == near(counted)
+        assert runs.mean("gang.throughput", began, unit="by_gauge") == near(counted)
+        assert runs.mean("gang.throughput", began, unit="by_fastest_rank") == near(counted / RANKS)
+        assert runs.mean("gang.throughput_per_gpu", began, unit="samples") == near(counted / (RANKS * GPUS))
+        assert [sent for sent in runs.all if stalls(sent)] == []
+        assert runs.all[-1].of("unobservable", signal="throughput") == []
+
+
+def between_scrapes(loop: TrainingLoop, rank: int, began: float, ended: float) -> float:
+    """Return the samples per second that a rank told between the first and the last scrape of a time."""
+    first, *_, last = (line for line in loop.lines(rank, SCRAPE) if began <= line.at <= ended)
+    return (last.total - first.total) / (last.at - first.at)
+
+
+@pytest.mark.parametrize("metric", [COUNTER, GAUGE])
+def test_a_hung_rank_is_no_progress_until_it_goes_on(
+    loop: TrainingLoop, aggregator: AggregatorStub, metric: str
+) -> None:
+    """One process hangs: the gang is stalled, by its reason and in the time that was promised; it recovers after.
+
+    The others still answer: a counter that stands, and a gauge that keeps the value of its last step.
+    """
+    with cluster(loop.addresses) as server, Runs(aggregator, server, training=[source(loop, metric)]) as runs:
+        # A gauge must have been seen to change ten times before its standing still tells anything.
+        runs.go_on(12 * INTERVAL)
+        assert [sent for sent in runs.all if stalls(sent)] == []
+
+        stopped = loop.stop(1)
+        until(lambda: stalls(runs.next()), seconds=30)
+        assert stalls(runs.all[-1]) == {"no_progress": 1}
+        # What the loop did until it stopped is seen by the next run. The rank that hangs keeps a round of scrapes
+        # waiting, whose answers are those of the run after. Three times the longest time without news is no stall.
+        took = runs.started[-1] - stopped
+        assert took >= STALLED_AFTER - INTERVAL
+        assert took <= max(STALLED_AFTER, 3 * runs.longest) + 4 * runs.longest
+        # It is in the list of those that need attention, and no throughput is told that nobody knows.
+        assert not throughput(runs.all[-1])
+        assert runs.all[-1].only("gangs", gang_state="running") == 1
+
+        went_on = loop.go_on(1)
+        until(lambda: not stalls(runs.next()))
+        assert runs.started[-1] - went_on <= 4 * runs.longest
+        until(lambda: throughput(runs.next()) == near(recent(loop, runs), 0.1), lambda: f"{throughput(runs.all[-1])}")
+        assert stalls(runs.all[-1]) == {}
+
+
+def test_ranks_that_nobody_can_ask_are_unobservable(loop: TrainingLoop, aggregator: AggregatorStub) -> None:
+    """Where no process answers, nothing is known: the gang is told to be unobservable, never to be stalled."""
+    with cluster(loop.addresses) as server, Runs(aggregator, server, training=[source(loop)]) as runs:
+        until(lambda: throughput(runs.next()))
+        for rank in range(RANKS):
+            loop.stop(rank)
+        until(lambda: runs.next().only("unobservable", signal="throughput", reason="no_sample"), seconds=20)
+        assert throughput(runs.all[-1]) is None
+        runs.go_on(STALLED_AFTER + 2 * INTERVAL)
+        assert [sent for sent in runs.all if stalls(sent)] == []
+
+
+def test_two_pods_of_one_rank_count_once(tmp_path: Path, aggregator: AggregatorStub) -> None:
+    """A pod that is being replaced still trains, and so does its replacement: the rank counts once, at any moment."""
+    with (
+        TrainingLoop(RANKS + 1, tmp_path) as loop,
+        cluster(loop.addresses[:RANKS]) as server,
+        Runs(aggregator, server, training=[source(loop)]) as runs,
+    ):
+        until(lambda: throughput(runs.next()) == near(recent(loop, runs, 0, 1, 2), 0.1))
+        old, spare = loop.addresses[2], loop.addresses[3]
+        leaving = member(f"{GANG}-2", 2, old, metadata={"deletionTimestamp": f"{server.now():%Y-%m-%dT%H:%M:%SZ}"})
+        server.apply_all([leaving, member(f"{GANG}-2b", 2, spare, build=bound)])
+        until(lambda: not runs.next().only("gangs", gang_state="running"))
+        server.apply_all([member(f"{GANG}-2b", 2, spare)])
+        until(lambda: runs.next().only("gangs", gang_state="running"))
+        until(lambda: throughput(runs.next()) == near(recent(loop, runs, 0, 1, 3), 0.1))
+        runs.go_on(4 * INTERVAL)
+        assert throughput(runs.all[-1]) == near(recent(loop, runs, 0, 1, 3), 0.15)
+        server.delete("pods", f"{GANG}-2", "team")
+        runs.go_on(3 * INTERVAL)
+        assert throughput(runs.all[-1]) == near(recent(loop, runs, 0, 1, 3), 0.15)
+        told = [value for sent in runs.all if (value := throughput(sent)) is not None]
+        whole = loop.rate(runs.started[0], runs.started[-1])
+        assert max(told) < whole * (RANKS + 0.5) / (RANKS + 1)
+
+
+def recent(loop: TrainingLoop, runs: Runs, *ranks: int) -> float:
+    """Return what these ranks, or all, counted between the last two runs, a second."""
+    return loop.rate(runs.started[-2], runs.started[-1], ranks or None)
