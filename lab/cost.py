@@ -10,6 +10,7 @@ docs quote it. A list of tags tells which values are possible, not which of them
   (`_IN_A_QUEUE`). Those that were left within the last minutes are included where they are still sent, as 0.
 * What is sent only when something happens exists in the queues in which that was so within an hour (`_EVENTS`).
 * Series of one gang exist for the gangs that need attention.
+* What an option must ask for (`_ON_REQUEST`) is no part of the number, and is told for that option.
 * Any other metric has the product of how many values each of its tags has (`_values`).
 
 What was assumed for this is told in `ASSUMPTIONS`, for the docs.
@@ -22,7 +23,7 @@ from typing import Final, NamedTuple
 
 from datadog_checks.kueue_gang import catalog
 from datadog_checks.kueue_gang.derive.rules import SLOTS
-from lab.tags import TAGS
+from lab.tags import SIGNAL_SOURCES, TAGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +47,19 @@ class Size:
 
 
 class Cost(NamedTuple):
-    """Numbers of series: of this check, of Kueue's metrics, and what two options add.
+    """Numbers of series: of this check, of Kueue's metrics, and what options add.
 
-    `every_gang`: with `per_gang_metrics: all`. `local_queues`: with `kueue_local_queue_metrics: true`.
+    `every_gang`: with `per_gang_metrics: all`. `local_queues`: with `kueue_local_queue_metrics: true`. The others: with
+    the option of that name (`price`: `gpu_hourly_price`); `training` where every gang tells of itself.
     """
 
     own: int
     scraped: int
     every_gang: int
     local_queues: int
+    training: int
+    activity: int
+    price: int
 
 
 #: The cluster for which the bounds hold.
@@ -70,6 +75,8 @@ ASSUMPTIONS: Final = (
     "Kueue serves its quota metrics (`enableClusterQueueResources`).",
     "Eight plugins of the scheduler turn pods away. One kind of object cannot be understood.",
     "Both flavors have a topology and one GPU resource. One kind of gang lacks gang scheduling, for four reasons.",
+    "With `training` each gang has one unit and a TrainJob, and `max_gangs` (100 by default) is so large that all tell.",
+    "The gangs that need attention are stalled, by one signal or the other.",
 )
 
 #: Tag -> values in a queue in which all is well, and values that a gang in need of attention adds; the second pair is
@@ -79,6 +86,7 @@ _IN_A_QUEUE: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int]]]] = {
     "member_state": ((3, 4), (3, 4)),
     "gpu_use": ((2, 1), (1, 1)),
     "idle_reason": ((1, 2), (0, 1)),
+    "stall_reason": ((0, 2), (0, 1)),
     "workload_stage": ((3, 0), (2, 1)),
 }
 #: Metric of what happens -> how many series it has in a queue in which that is so: a Workload that begins to run
@@ -110,19 +118,50 @@ _SEEN: Final[Mapping[str, int]] = {
 }
 #: The same for `reason` where it is another number: a source has one at a time.
 _REASONS: Final[Mapping[str, int]] = {"gangs.unguarded": 4, "source.up": 1}
+#: Metrics that are sent only where an option is set, by option. A stalled gang tells by one of the signals: it is here
+#: once for each.
+_ON_REQUEST: Final[Mapping[str, frozenset[str]]] = {
+    "training": frozenset({"gangs.stalled", "gang.throughput", "gang.throughput_per_gpu", "gang.progress"}),
+    "activity": frozenset({"gangs.stalled"}),
+    "price": frozenset({"gpus.idle_cost"}),
+}
+#: Where a gang lies is told beside its throughput, to see whether the one makes the other.
+_BESIDE_THROUGHPUT: Final = frozenset({"gang.topology_domains", "gang.topology_domains_needed"})
+#: What is read because of an option.
+_SOURCES: Final[Mapping[str, frozenset[str]]] = {
+    "activity": frozenset({"activity"}),
+    "training": frozenset(SIGNAL_SOURCES) - {"activity"},
+}
 
 
 def cost(size: Size = LARGE) -> Cost:
     """Return the numbers of series for a cluster."""
-    own = catalog.OWN.values()
+    on_request = frozenset().union(*_ON_REQUEST.values())
+    own = [metric for name, metric in catalog.OWN.items() if name not in on_request]
     every_gang = replace(size, attention=size.gangs)
     one_gang = [metric for metric in own if "gang" in metric.tags]
+    beside = [catalog.OWN[name] for name in _BESIDE_THROUGHPUT]
     return Cost(
         own=_sum(own, size),
         scraped=_sum(_metrics(catalog.CLUSTER_QUEUE_FAMILIES), size),
         every_gang=_sum(one_gang, every_gang) - _sum(one_gang, size),
         local_queues=_sum(_metrics(catalog.LOCAL_QUEUE_FAMILIES), size),
+        training=_added("training", every_gang, size) + _sum(beside, every_gang) - _sum(beside, size),
+        activity=_added("activity", size, size),
+        price=_added("price", size, size),
     )
+
+
+def _added(option: str, gangs: Size, size: Size) -> int:
+    """Return what an option adds; `gangs` is the size with as many gangs in need of attention as have series by it."""
+    found = [catalog.OWN[name] for name in _ON_REQUEST[option]]
+    sources = len(_SOURCES.get(option, ()))
+    per_source = sum(
+        series(metric, size) // _values(metric, size)["api_source"]
+        for metric in catalog.OWN.values()
+        if "api_source" in metric.tags
+    )
+    return sum(series(metric, gangs if "gang" in metric.tags else size) for metric in found) + sources * per_source
 
 
 def series(metric: catalog.Metric, size: Size) -> int:
@@ -148,9 +187,11 @@ def series(metric: catalog.Metric, size: Size) -> int:
 
 def _values(metric: catalog.Metric, size: Size) -> dict[str, int]:
     """Return how many values each tag has."""
+    values = {tag.key: tag.values for tag in TAGS if tag.values}
     return {
-        **{tag.key: len(tag.values) for tag in TAGS if tag.values},
+        **{key: len(found) for key, found in values.items()},
         **_SEEN,
+        "api_source": len(set(values["api_source"]) - frozenset().union(*_SOURCES.values())),
         "reason": _REASONS.get(metric.name, _SEEN["reason"]),
         "kueue_local_queue": size.local_queues,
         "kueue_cluster_queue": size.cluster_queues,

@@ -38,15 +38,15 @@ COLUMNS: Final = (
 )  # fmt: skip
 #: Metrics of which less is better, and of which more is.
 LESS_IS_BETTER: Final = (
-    "gpus.idle", "gpus.idle_total", "gpus.idle_seconds", "gpus.burned_seconds", "gpus.unhealthy", "gang.gpus_idle",
-    "gangs.unguarded", "gang.requeues",
+    "gpus.idle", "gpus.idle_total", "gpus.idle_seconds", "gpus.idle_cost", "gpus.burned_seconds", "gpus.unhealthy",
+    "gang.gpus_idle", "gangs.stalled", "gangs.unguarded", "gang.requeues",
     "members.permit_wait_oldest_seconds", "source.age_seconds", "source.bad_*", "unobservable", "series.dropped",
     "gangs.assembly_seconds.sum", "gangs.assembly_seconds.max", "gangs.rejected", "workloads.oldest_wait_seconds",
     "workloads.stage_seconds.sum", "workloads.stage_seconds.max", "workloads.evicted", "workloads.without_pods",
     "run_seconds", "scheduler.unschedulable_pods", "kueue.*_wait_time_seconds.sum", "kueue.*evicted_workloads*",
     "kueue.preempted_workloads.count", "kueue.*pending_workloads", "kueue.*unadmitted_workloads",
 )  # fmt: skip
-MORE_IS_BETTER: Final = ("source.up",)
+MORE_IS_BETTER: Final = ("source.up", "gang.throughput*", "gang.progress")
 
 #: Heading of a group of own metrics -> the first words of their names.
 GROUPS: Final[Mapping[str, frozenset[str]]] = {
@@ -187,6 +187,9 @@ def cost_full() -> list[str]:
         ("metrics of Kueue (`kueue_metrics: gang`)", f"{numbers.scraped:,}"),
         ("`per_gang_metrics: all` adds", f"{numbers.every_gang:,}"),
         ("`kueue_local_queue_metrics: true` adds", f"{numbers.local_queues:,}"),
+        ("`training` adds, where all gangs tell of themselves", f"{numbers.training:,}"),
+        ("`activity` adds", f"{numbers.activity:,}"),
+        ("`gpu_hourly_price` adds", f"{numbers.price:,}"),
     )
     return [
         *_table((size, "series"), rows),

@@ -18,6 +18,7 @@ from datadog_checks.kueue_gang.derive.members import CLASSES
 from datadog_checks.kueue_gang.derive.picture import NONE
 from datadog_checks.kueue_gang.derive.placement import MATCH, UNOBSERVABLE, VIOLATION
 from datadog_checks.kueue_gang.derive.stages import STAGES_SENT
+from datadog_checks.kueue_gang.derive.stalls import STALLS
 from datadog_checks.kueue_gang.derive.states import STATES_SENT
 from datadog_checks.kueue_gang.facts.evictions import CAUSES, REASONS
 from datadog_checks.kueue_gang.facts.health import OK
@@ -36,6 +37,9 @@ class Tag(NamedTuple):
     meaning: str
     metric: str = ""
 
+#: What is read only where `activity` or `training` is set.
+SIGNAL_SOURCES: Final = ("activity", "training", "trainjobs")
+
 
 def _words(*values: str) -> tuple[str, ...]:
     """Return values in their order, each once."""
@@ -52,7 +56,9 @@ TAGS: Final = (
     Tag("member_state", (*CLASSES, "missing"), "class of the member, see [model.md](model.md)"),
     Tag("gpu_resource", (), "resource name of the GPU, such as nvidia.com/gpu"),
     Tag("gpu_use", (BUSY, IDLE, OTHER), "whether the GPU works, is held in vain, or is held by no gang"),
-    Tag("idle_reason", ("partial", "starting", "degraded", "lost", "terminating"), "why the GPU is idle"),
+    Tag("idle_reason", ("partial", "starting", "degraded", "lost", "terminating", "inactive"), "why the GPU is idle"),
+    Tag("stall_reason", STALLS, "what tells that the gang does not get on, see [model.md](model.md)"),
+    Tag("unit", (), "what the throughput counts, such as tokens; throughput is in so many a second"),
     Tag("gang", (), "PodGroup, or the job that owns the Workload"),
     Tag("owner_kind", (), "kind of the job in lower case, `none` where no object names it"),
     Tag("kueue_workload_priority_class", (), "priority class of the Workload, `none` where it has none"),
@@ -62,7 +68,7 @@ TAGS: Final = (
     Tag("reason", ("evicted", "rejected", "deleted"), "how the attempt ended", "gpus.burned_seconds"),
     Tag("workload_stage", STAGES_SENT, "how far the Workload is; with stage_seconds the stage that it reached"),
     Tag("gang_partial", ("true", "false", "unknown"), "whether a part was placed: it never ran, or lost members"),
-    Tag("api_source", (*API_SOURCES, "kueue_metrics", SCHEDULER_METRICS), "what is read"),
+    Tag("api_source", _words(*API_SOURCES, "kueue_metrics", SCHEDULER_METRICS, *SIGNAL_SOURCES), "what is read"),
     Tag("reason", (OK, *get_args(Reason), "stale"), "how reading it went", "source.up"),
     Tag("reason", ("nan", "inf"), "what the sample was instead of a number", "source.bad_samples"),
     Tag("topology", (), "Topology of the flavor, `none` for the levels of `topology_levels`"),
@@ -71,7 +77,7 @@ TAGS: Final = (
     Tag("domain_state", (FREE, PARTIAL, FULL), "whether pods hold GPUs of the domain, and whether any is free"),
     Tag("slot", (), "shape of a gang, pods x GPUs a pod, such as 2x8"),
     Tag("placement", (MATCH, VIOLATION, UNOBSERVABLE), "whether the gang lies as it asked to"),
-    Tag("signal", ("permit", "guard", "required", "placement"), "what cannot be seen"),
+    Tag("signal", ("permit", "guard", "required", "placement", "activity", "throughput"), "what cannot be seen"),
     Tag("reason", ("no_trace", "forbidden", "not_configured", "no_label", "no_sample", "ambiguous"),
         "why it cannot be seen", "unobservable"),
     Tag("phase", ("collect", "derive", "submit"), "part of a run"),

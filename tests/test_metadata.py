@@ -40,7 +40,7 @@ RESERVED = {
 #: Units of Datadog's list that the catalog uses. There is none for GPUs, pods or gangs.
 UNITS = {"", "device", "dollar", "event", "item", "node", "percent", "second"}
 #: How series may be combined: an aggregator, and what it must not be over or must be by.
-OVER = re.compile(r"none|(?:sum|min|max)(?: by [a-z_]+|, not over [a-z_]+)?")
+OVER = re.compile(r"none|(?:sum|avg|min|max)(?: by [a-z_]+|, not over [a-z_]+)?")
 DOCS = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")))]
 PICTURES = ["docs/images/demo.svg", "docs/images/gang.svg"]
 METRICS = [pytest.param(metric, id=name) for name, metric in ALL.items()]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from datadog_checks.kueue_gang import options
 from datadog_checks.kueue_gang.catalog import OWN
-from datadog_checks.kueue_gang.config_models import validators
+from datadog_checks.kueue_gang.config_models import conversions, validators
 from datadog_checks.kueue_gang.config_models.instance import InstanceConfig
 from datadog_checks.kueue_gang.settings import rules
 
@@ -33,6 +33,7 @@ AUTH_TOKEN = {
 
 #: The options of this check and what each is where it is not set, as the documentation says.
 DEFAULTS = {
+    "activity": None,
     "collect_kubernetes": True,
     "collect_events": True,
     "elastic_flavors": None,
@@ -40,6 +41,7 @@ DEFAULTS = {
     "gang_engines": None,
     "gang_labels_as_tags": None,
     "gang_scheduler_names": None,
+    "gpu_hourly_price": None,
     "gpu_resources": (
         "nvidia.com/gpu",
         "nvidia.com/gpu.shared",
@@ -53,6 +55,7 @@ DEFAULTS = {
     "grace_seconds": 60,
     "implicit_gangs": "known",
     "sync": "watch",
+    "inactive_after_seconds": 600,
     "include_cpu_gangs": False,
     "kube_api_options": None,
     "kube_api_url": None,
@@ -71,6 +74,7 @@ DEFAULTS = {
     "slots": ("1x1", "1x8", "2x8", "4x8", "8x8"),
     "tolerated_taints": None,
     "topology_levels": None,
+    "training": None,
     "zero_tail_seconds": 900,
 }
 
@@ -365,7 +369,7 @@ def test_options_of_another_client_are_refused() -> None:
 
 def test_every_tls_option_of_the_agent_is_known() -> None:
     """A mapping for one more target takes each tls_* option that the Agent's HTTP client has."""
-    assert {*TlsConfig.model_fields, "auth_token"} <= validators.HTTP_OPTIONS
+    assert {*TlsConfig.model_fields, "auth_token"} <= conversions.HTTP_OPTIONS
 
 
 def test_a_target_of_its_own_is_kept_whole() -> None:
@@ -664,13 +668,17 @@ def test_files_in_mappings_need_a_trusted_provider() -> None:
     instance = {
         "scheduler_metrics": {"url": ENDPOINT, "auth_token": AUTH_TOKEN, "tls_ca_cert": "/ca.crt", "tls_verify": True},
         "kube_api_options": {"tls_cert": "/tls/cert", "tls_private_key": "/tls/key"},
+        "activity": {"prometheus_url": ENDPOINT, "auth_token": AUTH_TOKEN},
+        "training": [{"train_jobs": True}, {"prometheus_url": ENDPOINT, "tls_ca_cert": "/ca.crt"}, "no mapping"],
     }
     mistrust = SecurityConfig(check_name="kueue_gang", provider="kubernetes", ignore_untrusted_file_params=True)
     assert options.untrusted_options(instance, mistrust) == [
+        "activity.auth_token",
         "kube_api_options.tls_cert",
         "kube_api_options.tls_private_key",
         "scheduler_metrics.auth_token",
         "scheduler_metrics.tls_ca_cert",
+        "training[1].tls_ca_cert",
     ]
     mistrust.file_paths_allowlist = ["/tls", "/var/run", "/ca.crt"]
     assert options.untrusted_options(instance, mistrust) == []
@@ -703,17 +711,29 @@ def test_any_value_loads_or_is_refused_by_name(option: str, value: object) -> No
     try:
         load(**{option: value})
     except ConfigurationError as error:
-        assert re.search(rf"`{option}[`.]", str(error)), str(error)
+        assert re.search(rf"`{option}[`.\[]", str(error)), str(error)
 
 
 @settings(deadline=None)  # a busy machine is no fault
-@given(key=st.sampled_from(sorted(validators.HTTP_OPTIONS | {"url", "password"})), shape=st.integers(0, 4))
+@given(
+    key=st.sampled_from(sorted(conversions.HTTP_OPTIONS | {"url", "prometheus_url", "path", "password"})),
+    shape=st.integers(0, 4),
+)
 def test_no_secret_is_repeated(key: str, shape: int) -> None:
     """What stands in a mapping for the HTTP client may be a secret, and no refusal repeats it."""
     secret = "hunter2hunter2"
     shapes = [secret, [secret], {"reader": secret}, {secret: secret}, f"https://u:{secret}@h/"]
-    for option in ("scheduler_metrics", "kube_api_options"):
+    pods = {"label_selector": "app=x", "namespace": "team", "port": 1, "metric": "m", "unit": "n", "scheme": "https"}
+    query = {"prometheus_url": ENDPOINT, "query": "up", "unit": "n"}
+    item = {key: shapes[shape]}
+    for instance in (
+        {"scheduler_metrics": item},
+        {"kube_api_options": item},
+        {"activity": {"prometheus_url": ENDPOINT, **item}},
+        {"training": [{**pods, **item}]},
+        {"training": [{**query, **item}]},
+    ):
         try:
-            load(**{option: {key: shapes[shape]}})
+            load(**instance)
         except ConfigurationError as error:
             assert secret not in str(error)

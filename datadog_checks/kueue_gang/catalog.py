@@ -64,6 +64,9 @@ _GANGS = (
            over="max", zero="never"),
     _count("gangs.rejected", "event", (*QUEUE_TAGS, "reason"),
            "Rejections of whole gangs by a gang scheduler, as far as they leave a trace: a lower bound."),
+    _gauge("gangs.stalled", "", (*QUEUE_TAGS, "stall_reason"),
+           "Running gangs that do not get on, by what tells: their GPUs, or their throughput. Where `activity` or"
+           " `training` is set."),
     _gauge("members", "", (*QUEUE_TAGS, "member_state"), "Member pods of gangs by class, and missing ones.",
            over="sum, not over missing"),
     _gauge("members.permit_wait_oldest_seconds", "second", QUEUE_TAGS, "Longest present certain wait in Permit.",
@@ -78,7 +81,7 @@ _ONE_GANG = (
            "The clock of the gang's state; one series a gang, so it also tells the state.", over="max", zero="never"),
     _gauge("gang.gpus_requested", "device", (*GANG_TAGS, GPU), "GPUs of the required members."),
     _gauge("gang.gpus_allocated", "device", (*GANG_TAGS, GPU), "GPUs that its members hold."),
-    _gauge("gang.gpus_idle", "device", (*GANG_TAGS, GPU), "GPUs that its members hold and that cannot work."),
+    _gauge("gang.gpus_idle", "device", (*GANG_TAGS, GPU), "GPUs that its members hold and that are not at work."),
     _gauge("gang.gpus_reserved", "device", (*GANG_TAGS, GPU), "GPUs held in the scheduler for its Permit waiters."),
     _gauge("gang.topology_domains", "", (*GANG_TAGS, "topology_level"),
            "Domains over which its placed members are spread.", over="max", zero="never"),
@@ -86,6 +89,13 @@ _ONE_GANG = (
            "The least number of domains that could hold its placed members now.", over="max", zero="never"),
     _gauge("gang.blocked", "", (*GANG_TAGS, "blocker"), "1, with what keeps the gang from running.", zero="never"),
     _gauge("gang.requeues", "", GANG_TAGS, "How often Kueue has requeued the gang (requeueState.count)."),
+    _gauge("gang.throughput", "", (*GANG_TAGS, "unit"), "Units a second that the gang gets done, as `training` tells.",
+           over="sum by unit", zero="always"),
+    _gauge("gang.throughput_per_gpu", "", (*GANG_TAGS, "unit"),
+           "The same for each GPU that its members hold; not sent where they hold GPUs of several resources.",
+           over="avg by unit", zero="always"),
+    _gauge("gang.progress", "percent", GANG_TAGS, "How much of its work is done, as its TrainJob says.",
+           over="avg", zero="always"),
 )  # fmt: skip
 
 _GPUS = (
@@ -96,8 +106,8 @@ _GPUS = (
     _gauge("gpus.free", "device", (GPU,), "Schedulable GPUs that no pod holds; reserved ones are free here.",
            zero="always"),
     _gauge("gpus.allocated", "device", (*QUEUE_TAGS, GPU, "gpu_use"), "GPUs held by pods: busy, idle or of no gang."),
-    _gauge("gpus.idle", "device", (*QUEUE_TAGS, GPU, "idle_reason"), "GPUs that are allocated and unable to work."),
-    _gauge("gpus.idle_total", "device", (GPU,), "GPUs that are allocated and unable to work, in one series.",
+    _gauge("gpus.idle", "device", (*QUEUE_TAGS, GPU, "idle_reason"), "GPUs that are allocated and not at work."),
+    _gauge("gpus.idle_total", "device", (GPU,), "GPUs that are allocated and not at work, in one series.",
            zero="always"),
     _gauge("gpus.reserved", "device", (*QUEUE_TAGS, GPU), "GPUs held in the scheduler for certain Permit waiters."),
     _gauge("gpus.deadlocked", "device", (GPU,), "GPUs that deadlocked gangs hold."),
@@ -106,9 +116,11 @@ _GPUS = (
 _SPENT = (
     _count("gpus.allocated_seconds", "", (*QUEUE_TAGS, GPU, "gpu_use"), "GPU-seconds that pods held, by use."),
     _count("gpus.idle_seconds", "", (*QUEUE_TAGS, GPU, "idle_reason"),
-           "GPU-seconds that were allocated and unable to work."),
+           "GPU-seconds that were allocated and not at work."),
     _count("gpus.burned_seconds", "", (*QUEUE_TAGS, GPU, "reason"),
            "GPU-seconds of attempts that ended before the gang ever ran, counted when they end."),
+    _count("gpus.idle_cost", "", (*QUEUE_TAGS, GPU, "idle_reason"),
+           "What idle GPUs cost, in the currency of `gpu_hourly_price`; those without a price are not in it."),
 )  # fmt: skip
 
 _WORKLOADS = (

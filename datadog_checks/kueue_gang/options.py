@@ -10,13 +10,14 @@ configuration from an untrusted source may not name, and what a mapping looks li
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from datadog_checks.base.utils.models.validation.security import validate_require_trusted_provider
 
+from .config_models.conversions import HTTP_OPTIONS, TLS_FILES, nearest
 from .config_models.instance import InstanceConfig
-from .config_models.validators import HARMFUL, HTTP_OPTIONS, TLS_FILES, nearest
+from .config_models.validators import HARMFUL
 
 #: Options of an instance that the Agent or its base class reads and that the templates of the models leave out.
 AGENT_OPTIONS = frozenset(
@@ -49,8 +50,8 @@ OTHER_NAMES = {
     "workload_labels_as_tags": "gang_labels_as_tags",
 }
 
-#: The mappings that hold options of the Agent's HTTP client for a target of their own.
-TARGETS = ("kube_api_options", "scheduler_metrics")
+#: The options that hold options of the Agent's HTTP client for targets of their own: a mapping, or a list of them.
+TARGETS = ("activity", "kube_api_options", "scheduler_metrics", "training")
 
 
 def known_options() -> frozenset[str]:
@@ -75,19 +76,28 @@ def untrusted_options(instance: Mapping[str, object], security_config: object) -
     """Return the options inside of mappings that name a file and that this instance's provider may not set.
 
     Where the Agent is told to mistrust configurations from annotations, the models refuse such options of the instance
-    itself. They do not look into `kube_api_options` and `scheduler_metrics`, and a token file there is read and sent
-    to a URL that stands beside it. `security_config` is the property of that name of the check.
+    itself. They do not look into mappings such as `scheduler_metrics`, and a token file there is read and sent to a URL
+    that stands beside it. `security_config` is the property of that name of the check.
     """
     refused = []
-    for target in TARGETS:
-        options = instance.get(target)
-        if not isinstance(options, Mapping):
-            continue
+    for target, options in _targets(instance):
         for name in sorted({"auth_token"} | TLS_FILES):
             value = options.get(name)
             if value is not None and not validate_require_trusted_provider(name, thaw(value), security_config):
                 refused.append(f"{target}.{name}")
     return refused
+
+
+def _targets(instance: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Yield each mapping with options of the Agent's HTTP client, under the name that the refusals give it."""
+    for target in TARGETS:
+        options = instance.get(target)
+        if isinstance(options, Mapping):
+            yield target, options
+        elif isinstance(options, Sequence) and not isinstance(options, str):
+            for place, entry in enumerate(options):
+                if isinstance(entry, Mapping):
+                    yield f"{target}[{place}]", entry
 
 
 def thaw(value: object) -> Any:  # noqa: ANN401 - gives back what it was given, of whatever type

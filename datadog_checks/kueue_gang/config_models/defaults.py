@@ -93,6 +93,10 @@ def instance_implicit_gangs():
     return "known"
 
 
+def instance_inactive_after_seconds():
+    return 600
+
+
 def instance_include_cpu_gangs():
     return False
 

@@ -97,6 +97,7 @@ class InstanceConfig(BaseModel):
         arbitrary_types_allowed=True,
         frozen=True,
     )
+    activity: Optional[MappingProxyType[str, Any]] = None
     allow_redirects: Optional[bool] = None
     auth_token: Optional[AuthToken] = None
     auth_type: Optional[str] = None
@@ -124,6 +125,7 @@ class InstanceConfig(BaseModel):
     gang_engines: Optional[tuple[Literal["coscheduling", "kubernetes", "kueue"], ...]] = None
     gang_labels_as_tags: Optional[MappingProxyType[str, str]] = None
     gang_scheduler_names: Optional[tuple[str, ...]] = None
+    gpu_hourly_price: Optional[MappingProxyType[str, float]] = None
     gpu_resources: Optional[tuple[str, ...]] = None
     grace_seconds: Optional[float] = None
     headers: Optional[MappingProxyType[str, Any]] = None
@@ -133,6 +135,7 @@ class InstanceConfig(BaseModel):
     ignore_connection_errors: Optional[bool] = None
     ignore_tags: Optional[tuple[str, ...]] = None
     implicit_gangs: Optional[Literal["known", "none"]] = None
+    inactive_after_seconds: Optional[float] = None
     include_cpu_gangs: Optional[bool] = None
     include_labels: Optional[tuple[str, ...]] = None
     kerberos_auth: Optional[Literal["required", "optional", "disabled"]] = None
@@ -190,6 +193,7 @@ class InstanceConfig(BaseModel):
     tls_verify: Optional[bool] = None
     tolerated_taints: Optional[tuple[str, ...]] = None
     topology_levels: Optional[tuple[str, ...]] = None
+    training: Optional[tuple[MappingProxyType[str, Any], ...]] = None
     use_latest_spec: Optional[bool] = None
     use_legacy_auth_encoding: Optional[bool] = None
     use_process_start_time: Optional[bool] = None
