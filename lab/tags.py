@@ -37,6 +37,7 @@ class Tag(NamedTuple):
     meaning: str
     metric: str = ""
 
+
 #: What is read only where `activity` or `training` is set.
 SIGNAL_SOURCES: Final = ("activity", "training", "trainjobs")
 

@@ -31,6 +31,7 @@ import tempfile
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -44,6 +45,14 @@ GAUGE: Final = "training_samples_per_second"
 STEP, SCRAPE, PID = "step", "scrape", "pid"
 
 _START_SECONDS: Final = 30.0
+_END_SECONDS: Final = 3.0
+_ENVIRONMENT: Final = {
+    # One thread a rank: the libraries of numpy would start one a core for matrices that are not worth it.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    # MPI would listen at the address that the machine has in its network.
+    "UCX_NET_DEVICES": "lo",
+}
 
 
 class Line(NamedTuple):
@@ -75,7 +84,7 @@ class TrainingLoop:
         self._stopped: set[int] = set()
         self._launcher: subprocess.Popen[bytes] | None = None
         self._command = [
-            *(str(Path(sys.executable).with_name("mpiexec")), "-n", str(ranks)),
+            *(str(Path(sys.executable).with_name("mpiexec")), "-iface", "lo", "-n", str(ranks)),
             *(sys.executable, "-m", "lab.training_rank", ",".join(self.addresses)),
             *("--port", str(self.port), "--folder", str(folder)),
             *("--step-seconds", str(step_seconds), "--seconds", str(seconds)),
@@ -85,8 +94,7 @@ class TrainingLoop:
         """Start the ranks; return once each of them trains and answers."""
         root = str(Path(__file__).parent.parent)
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
-        # One thread a rank: the libraries of numpy would start one a core for matrices that are not worth it.
-        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        environment = {**os.environ, **_ENVIRONMENT, "PYTHONPATH": path}
         with self._output.open("wb") as output:
             self._launcher = subprocess.Popen(  # noqa: S603 - a command of our own
                 self._command,
@@ -164,15 +172,16 @@ class TrainingLoop:
         launcher = self._launcher
         if launcher is None:
             return
-        # A launcher that is asked to end ends its ranks first, and would wait for one that is stopped.
         for rank in list(self._stopped):
             self.go_on(rank)
-        launcher.terminate()
-        try:
-            launcher.wait(5)
-        except subprocess.TimeoutExpired:
-            launcher.kill()
-            launcher.wait()
+        # One that ends takes all with it, and MPI then leaves no shared memory behind, as it does where it is killed.
+        for pid in self.pids[:1]:
+            os.kill(pid, signal.SIGTERM)
+        for harder in (launcher.terminate, launcher.kill):
+            with suppress(subprocess.TimeoutExpired):
+                launcher.wait(_END_SECONDS if self.pids else 0)
+            harder()
+        launcher.wait()
         self._launcher = None
 
 

@@ -10,6 +10,7 @@ to a training script; the file that it writes beside is for those who check the 
 
 import argparse
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,8 @@ _LEARNING_RATE: Final = 0.1
 _NOISE: Final = 0.01
 #: How often a rank that waits for the others looks: MPI's own waiting would keep a core busy.
 _LOOK_SECONDS: Final = 0.001
+#: How long a rank waits for the others once the time of all is over.
+_LAST_SECONDS: Final = 2.0
 #: Steps that the gauge is taken over.
 _GAUGE_STEPS: Final = 8
 
@@ -56,6 +59,8 @@ class Rank:
         self._weights = np.zeros(_WIDTH)
         self._times: list[float] = []
         self._ends = 0.0
+        #: Whether this rank is to end, and whether all of them know that one is.
+        self._ending = self._ended = False
 
     def collect(self) -> Iterator[Metric]:
         """Note that somebody scrapes; add nothing."""
@@ -66,21 +71,28 @@ class Rank:
         """Take steps for so long."""
         due = time.monotonic()
         self._ends = due + seconds
-        while (now := time.monotonic()) < self._ends:
+        while not self._ended:
+            now = time.monotonic()
+            self._ending = self._ending or now > self._ends
             # Time that was lost is lost: after a halt the loop does not run faster to catch up.
             due = max(due, now - self._step_seconds) + self._step_seconds
             self._step()
             time.sleep(max(0.0, due - time.monotonic()))
 
+    def end(self, *_: object) -> None:
+        """End, and with it all ranks, after the next step."""
+        self._ending = True
+
     def _step(self) -> None:
         begin = self.total % len(self._samples)
         samples, answers = self._samples[begin : begin + _BATCH], self._answers[begin : begin + _BATCH]
         errors = samples @ self._weights - answers
-        told = np.append(samples.T @ errors, errors @ errors) / _BATCH
+        told = np.concatenate([samples.T @ errors / _BATCH, [errors @ errors / _BATCH, self._ending]])
         self._reduce(told)
         mean = told / self._all.Get_size()
-        self._weights -= _LEARNING_RATE * mean[:-1]
-        self._loss = float(mean[-1])
+        self._weights -= _LEARNING_RATE * mean[:_WIDTH]
+        self._loss = float(mean[_WIDTH])
+        self._ended = mean[-1] > 0
         self.total += _BATCH
         self._counter.inc(_BATCH)
         self._times = [*self._times[-_GAUGE_STEPS:], time.monotonic()]
@@ -92,7 +104,7 @@ class Rank:
         """Add an array over all ranks, in place; this waits for every rank."""
         request = self._all.Iallreduce(MPI.IN_PLACE, numbers, op=MPI.SUM)
         while not request.Test():
-            if time.monotonic() > self._ends:
+            if time.monotonic() > self._ends + _LAST_SECONDS:
                 # The rank that is waited for is stopped, and nobody is left who would let it go on.
                 self._all.Abort()
             time.sleep(_LOOK_SECONDS)
@@ -110,7 +122,9 @@ def main() -> None:
     parser.add_argument("--step-seconds", type=float, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     given = parser.parse_args()
-    Rank(given.addresses.split(","), given.port, given.folder, given.step_seconds).train(given.seconds)
+    rank = Rank(given.addresses.split(","), given.port, given.folder, given.step_seconds)
+    signal.signal(signal.SIGTERM, rank.end)
+    rank.train(given.seconds)
 
 
 if __name__ == "__main__":
