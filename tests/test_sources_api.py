@@ -576,7 +576,7 @@ class _Fixed(UrlConnection):
         super().__init__("http://127.0.0.1:1", {}, timeout=1)
         self._bodies = [body]
 
-    def read(self, path, query=(), *, accept=""):
+    def read(self, path, query=(), *, accept="", most=None):
         """Return the answer once, then fail."""
         return self._bodies.pop() if self._bodies else self.open("/nothing").data
 

@@ -32,7 +32,7 @@ from urllib3 import BaseHTTPResponse
 from datadog_checks.kueue_gang.sources.connection import JSON, Connection, Log, Query
 from datadog_checks.kueue_gang.sources.errors import SourceError, Target, harmless, invalid
 from datadog_checks.kueue_gang.sources.pages import list_items, list_metadata
-from datadog_checks.kueue_gang.sources.resources import Resource
+from datadog_checks.kueue_gang.sources.resources import TRAINING, Resource
 
 Json = dict[str, Any]
 
@@ -54,6 +54,9 @@ _DISCOVERY: Final = ",".join(JSON + form for form in (_AGGREGATED.format("v2"), 
 #: What reading a field of foreign JSON may raise (facts.BadObjectError is a ValueError). Anything else is a fault here.
 MALFORMED: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
+
+#: What to do about a resource that is not there, by the option that needs it.
+_REMEDIES: Final = {TRAINING: "take train_jobs out of training"}
 
 _Answer = TypeVar("_Answer")
 
@@ -209,7 +212,7 @@ class Api:
         return SourceError(
             "not_installed",
             f"{target.name}: no {resource.plural} in group {resource.group}",
-            "install it, or take its engine out of gang_engines",
+            "install it, or " + _REMEDIES.get(resource.needed_by or "", "take its engine out of gang_engines"),
         )
 
     def _discovery(self) -> "_Discovered":

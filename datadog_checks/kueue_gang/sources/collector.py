@@ -14,7 +14,7 @@ in between.
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED, Changes, SchedulerCount
@@ -22,12 +22,14 @@ from datadog_checks.kueue_gang.facts.health import OK, SourceHealth
 from datadog_checks.kueue_gang.facts.pods import Pod
 from datadog_checks.kueue_gang.facts.rejections import EVENTS
 from datadog_checks.kueue_gang.facts.scheduler import SchedulerMetrics
+from datadog_checks.kueue_gang.facts.trainjobs import TRAIN_JOBS
 from datadog_checks.kueue_gang.sources.api import Api
 from datadog_checks.kueue_gang.sources.connection import Log
 from datadog_checks.kueue_gang.sources.errors import SourceError
 from datadog_checks.kueue_gang.sources.reader import Timing
 from datadog_checks.kueue_gang.sources.reflector import STALE, Reflector
-from datadog_checks.kueue_gang.sources.resources import Resource
+from datadog_checks.kueue_gang.sources.resources import TRAINING, Resource
+from datadog_checks.kueue_gang.sources.signals import SIGNALS, Heard, SignalReader
 
 SCHEDULER_METRICS = "scheduler_metrics"
 #: Seconds that the first reading waits for the first lists.
@@ -51,7 +53,10 @@ _FIELDS = {
     "admissionchecks": "checks",
     "topologies": "topologies",
     EVENTS: "rejections",
+    TRAIN_JOBS: "train_jobs",
 }
+#: Sources that only add to what others tell: without them nothing else is in doubt.
+_ADDING = frozenset({EVENTS, TRAIN_JOBS})
 
 
 class Scheduler(Protocol):
@@ -77,6 +82,7 @@ class Reading:
     scheduler: SchedulerMetrics | None
     now: float
     lapsed: frozenset[str] = frozenset()
+    bad_samples: Mapping[str, int] = field(default_factory=dict)
 
 
 class Collector:
@@ -91,6 +97,7 @@ class Collector:
         watch: bool = True,
         named_engines: frozenset[str] = frozenset(),
         scheduler: Scheduler | None = None,
+        signals: SignalReader | None = None,
         timing: Timing | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -102,11 +109,23 @@ class Collector:
         self._api = api
         self._log = log
         self._news = threading.Event()
-        self._reflectors = [
-            Reflector(api, resource, log, timing=timing, watch=watch, news=self._news, monotonic=monotonic)
-            for resource in resources
-        ]
-        self._named = named_engines
+
+        def follow(wanted: Iterable[Resource]) -> list[Reflector]:
+            news = self._news
+            return [
+                Reflector(api, resource, log, timing=timing, watch=watch, news=news, monotonic=monotonic)
+                for resource in wanted
+            ]
+
+        self._reflectors = follow(resources)
+        scraped = follow(signals.resources if signals else ())
+        #: These, and those of the pods that are scraped, which are no facts of the cluster.
+        self._all = [*self._reflectors, *scraped]
+        self._signals = signals
+        if signals:
+            signals.follow(scraped)
+        # What an option asks for is missed as what the user names.
+        self._named = named_engines | {TRAINING}
         self._scheduler = scheduler
         self._monotonic = monotonic
         self._scheduler_read_at: float | None = None
@@ -120,9 +139,11 @@ class Collector:
         health: list[SourceHealth] = []
         errors: dict[str, SourceError] = {}
         before = self._read_scheduler(health, errors)
-        for reflector in self._reflectors:
+        for reflector in self._all:
             reflector.start()
         self._refresh()
+        if self._signals:
+            self._signals.start_round()
         if self._first:
             self._first = False
             self._await_first_lists()
@@ -139,28 +160,44 @@ class Collector:
             if error:
                 errors[reflector.resource.api_source] = error
             health.append(reflector.take_health())
+        heard = self._hear()
+        changes.signals = heard.signals
+        health += heard.health
+        errors |= heard.errors
         up = {one.source for one in health if one.up}
         unread = {source for source, reason in changes.unread.items() if source in _FIELDS and reason != NOT_INSTALLED}
-        lapsed = self._were_up & unread | (self._were_up - up) & {SCHEDULER_METRICS}
+        lapsed = self._were_up & unread | (self._were_up - up) & {SCHEDULER_METRICS, *SIGNALS}
         self._were_up |= up
-        return Reading(changes, tuple(health), errors, after or before, self._api.now(), lapsed=frozenset(lapsed))
+        return Reading(
+            changes, tuple(health), errors, after or before, self._api.now(), frozenset(lapsed), heard.bad_samples
+        )  # fmt: skip
 
     def stop(self) -> None:
         """End all threads soon, and a reading that waits; from any thread, and without waiting."""
         self._stopped.set()
-        for reflector in self._reflectors:
+        for reflector in self._all:
             reflector.stop()
+        if self._signals:
+            self._signals.stop()
         if self._scheduler:
             self._scheduler.abort()
         self._news.set()
 
     def _refresh(self, *, again: bool = False) -> None:
-        for reflector in self._reflectors:
+        for reflector in self._all:
             reflector.refresh(again=again)
+
+    def _hear(self) -> Heard:
+        """Take the signals."""
+        if self._signals is None:
+            return Heard()
+        jobs = next((one for one in self._reflectors if one.resource.api_source == TRAIN_JOBS), None)
+        status = None if jobs is None else jobs.error.reason if jobs.error else OK if jobs.settled else STALE
+        return self._signals.take(status)
 
     def _await_first_lists(self) -> None:
         deadline = self._monotonic() + FIRST_WAIT
-        while waiting := [one.resource.api_source for one in self._reflectors if not one.settled]:
+        while waiting := [one.resource.api_source for one in self._all if not one.settled]:
             left = deadline - self._monotonic()
             if left <= 0:
                 self._log.info("first lists of %s are not complete yet; they come with a later run", ", ".join(waiting))
@@ -176,7 +213,7 @@ class Collector:
         progressed = self._monotonic()
         deadline = progressed + LIST_WAIT
         seen: list[int] = []
-        while counts := [one.listing for one in self._reflectors if one.listing is not None]:
+        while counts := [one.listing for one in self._all if one.listing is not None]:
             now = self._monotonic()
             if counts != seen:
                 seen, progressed = counts, now
@@ -197,8 +234,7 @@ class Collector:
             found = reflector.table.take_changes()
             if source in _FIELDS:
                 taken[_FIELDS[source]] += found
-            if source == EVENTS:
-                # They only add to what pods tell: without them nothing else is in doubt.
+            if source in _ADDING:
                 continue
             if not reflector.usable:
                 unread[source] = reflector.error.reason if reflector.error else STALE

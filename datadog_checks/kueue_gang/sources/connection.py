@@ -61,6 +61,8 @@ JSON: Final = "application/json"
 BODY_TIMEOUTS: Final = 3
 #: Largest body that is read. 500 objects of the greatest size that etcd takes are not more; an endless one is.
 MAX_BODY: Final = 512 * 1024 * 1024
+#: Largest body of an error: what counts of it is a sentence, and its status.
+MAX_REFUSAL: Final = 256 * 1024
 _CHUNK: Final = 256 * 1024
 
 _NO_QUERY: Query = {}
@@ -103,12 +105,15 @@ class Connection(ABC):
             held.settimeout(read_timeout)
         return response
 
-    def read(self, path: str, query: Query = _NO_QUERY, *, accept: str = JSON) -> bytes:
-        """GET `path` and return the whole body. Raises SourceError."""
-        response = self.open(path, query, accept=accept)
+    def read(self, path: str, query: Query = _NO_QUERY, *, accept: str = JSON, most: int | None = None) -> bytes:
+        """GET `path` and return the whole body, of at most `most` bytes. Raises SourceError."""
+        return self.body(path, self.open(path, query, accept=accept), most)
+
+    def body(self, path: str, response: urllib3.BaseHTTPResponse, most: int | None = None) -> bytes:
+        """Return the whole body of an open response to a GET of `path`, and close it. Raises SourceError."""
         try:
             with self._sockets.reading(response):
-                return read_body(response, self.timeout)
+                return read_body(response, self.timeout, most)
         except Exception as error:  # noqa: BLE001 - whatever ends a read, the source says so and the run goes on
             raise from_exception(self.target, path, error) from None
         finally:
@@ -127,6 +132,10 @@ class Connection(ABC):
         """End every request that runs, and every later one, from any thread and at once. Idle sockets are closed."""
         self._sockets.abort()
         self._clear()
+
+    def interrupt(self) -> None:
+        """End every request that runs now, from any thread and at once."""
+        self._sockets.interrupt()
 
     @abstractmethod
     def close(self) -> None:
@@ -158,7 +167,7 @@ class Connection(ABC):
 
     def _refusal(self, path: str, response: urllib3.BaseHTTPResponse) -> SourceError:
         try:
-            body = read_body(response, self.timeout)
+            body = read_body(response, self.timeout, MAX_REFUSAL)
         except (urllib3.exceptions.HTTPError, OSError, ValueError):
             # The status is what counts.
             body = b""
@@ -312,6 +321,8 @@ class _Http(RequestsWrapper):  # type: ignore[misc] # the base package has no ty
 class UrlConnection(Connection):
     """A server at a plain URL, with the Agent's HTTP options."""
 
+    HEADERS: Mapping[str, str] = {"Accept-Encoding": "identity"}
+
     def __init__(
         self,
         url: str,
@@ -362,7 +373,7 @@ class UrlConnection(Connection):
             params=dict(query),
             stream=True,
             timeout=(self.timeout, self.timeout),
-            extra_headers={"Accept": accept, "Accept-Encoding": "identity"},
+            extra_headers={"Accept": accept, **self.HEADERS},
         ).raw
         # requests would decode in a layer above this one.
         response.decode_content = True
@@ -401,19 +412,20 @@ class _Session:
         return self._expired
 
 
-def read_body(response: urllib3.BaseHTTPResponse, timeout: float) -> bytes:
+def read_body(response: urllib3.BaseHTTPResponse, timeout: float, most: int | None = None) -> bytes:
     """Return the whole body of an open response, whose reads have a `timeout` in seconds.
 
-    Raises TimeoutError after BODY_TIMEOUTS of it, ValueError for a body of more than MAX_BODY bytes, and what urllib3
-    raises.
+    Raises TimeoutError after BODY_TIMEOUTS of it, ValueError for a body of more than `most` bytes (MAX_BODY where none
+    are given), and what urllib3 raises.
     """
+    most = most or MAX_BODY
     seconds = BODY_TIMEOUTS * timeout
     deadline = time.monotonic() + seconds
     body = bytearray()
     while chunk := response.read1(_CHUNK, decode_content=True):
         body += chunk
-        if len(body) > MAX_BODY:
-            msg = f"more than {MAX_BODY} bytes"
+        if len(body) > most:
+            msg = f"more than {most} bytes"
             raise ValueError(msg)
         if time.monotonic() > deadline:
             msg = f"the body took more than {seconds:g} s"

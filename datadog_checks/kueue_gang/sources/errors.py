@@ -85,7 +85,8 @@ class SourceError(Exception):
 class Target:
     """What is read, in the words that an advice needs.
 
-    `absent` is for a configuration that cannot be used, `later` for a server that will answer at another time.
+    `absent` is for a configuration that cannot be used, `later` for a server that will answer at another time,
+    `forbidden` for a 403 that no RBAC rule of the check would mend (empty: one would).
     """
 
     name: str
@@ -95,6 +96,7 @@ class Target:
     timeout: str = "kube_timeout"
     absent: str = "run in a pod with a service account, or set kube_config_path or kube_api_url"
     later: str = "it is tried again"
+    forbidden: str = ""
 
 
 KUBE_CONFIG: Final = Target(
@@ -123,8 +125,38 @@ SCHEDULER: Final = Target(
     wrong="is this the scheduler's metrics endpoint (https, port 10259, path /metrics)? Check scheduler_metrics.url",
 )
 
+
+def _scraped(option: str, name: str, what: str) -> Target:
+    """Return the words for pods that an option lets be scraped."""
+    return Target(
+        name=name,
+        credential=f"set auth_token in {option}",
+        tls=f"set tls_ca_cert (or tls_verify: false) in {option}; pods are asked by their IP",
+        wrong=f"is this {what}? Check label_selector, port and path in {option}",
+        timeout=f"timeout in {option}",
+        forbidden=f"check auth_token in {option}",
+    )
+
+
+def _queried(option: str, name: str) -> Target:
+    """Return the words for a Prometheus server that an option lets be asked."""
+    return Target(
+        name=name,
+        credential=f"check auth_token in {option}",
+        tls=f"set tls_ca_cert (or tls_verify: false) in {option}",
+        wrong=f"is this the API of a Prometheus server? Check prometheus_url and query in {option}",
+        timeout=f"timeout in {option}",
+        forbidden=f"check auth_token in {option}",
+    )
+
+
+ACTIVITY_PODS: Final = _scraped("activity", "GPU metrics", "the metrics endpoint of dcgm-exporter")
+ACTIVITY_QUERY: Final = _queried("activity", "Prometheus (activity)")
+TRAINING_PODS: Final = _scraped("training", "training metrics", "the metrics endpoint of the training pods")
+TRAINING_QUERY: Final = _queried("training", "Prometheus (training)")
+
 #: Advices; {target.*} and {rule} are filled in.
-_RBAC = "allow {rule}, see deploy/rbac.yaml"
+_RBAC = "{rule}"
 _CREDENTIAL = "{target.credential}"
 _TLS = "{target.tls}"
 _WRONG = "{target.wrong}"
@@ -217,7 +249,7 @@ def from_status(target: Target, path: str, status: int, body: str, retry_after: 
     return SourceError(
         reason,
         f"{target.name} {path}: HTTP {status}" + (f", {said}" if said else ""),
-        advice.format(target=target, rule=_rule(path)),
+        advice.format(target=target, rule=_rule(target, path)),
         status=status,
         retry_after=float(retry_after) if patient and retry_after is not None else None,
     )
@@ -236,7 +268,7 @@ def from_exception(target: Target, path: str, error: BaseException) -> SourceErr
     return SourceError(
         reason,
         f"{target.name} {path}: {what} ({harmless(str(causes[-1]) or type(causes[-1]).__name__)})",
-        advice.format(target=target, rule=_rule(path)),
+        advice.format(target=target, rule=_rule(target, path)),
     )
 
 
@@ -257,19 +289,27 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         inner = next((cause for cause in held if isinstance(cause, BaseException)), None)
 
 
-def _rule(path: str) -> str:
-    """Return the RBAC rule that lets `path` be read, in the words of a Role."""
+def _rule(target: Target, path: str) -> str:
+    """Return what lets `path` be read: an RBAC rule in the words of a Role, where no other advice is known."""
+    if target.forbidden:
+        return target.forbidden
     match = _RESOURCE_PATH.fullmatch(path)
-    if match is None:
-        return f"verb get on nonResourceURLs {path}"
-    return f'verbs get, list, watch on resources {match["plural"]} of apiGroups "{match["group"] or ""}"'
+    rule = (
+        f"verb get on nonResourceURLs {path}"
+        if match is None
+        else f'verbs get, list, watch on resources {match["plural"]} of apiGroups "{match["group"] or ""}"'
+    )
+    return f"allow {rule}, see deploy/rbac.yaml"
 
 
 def _spoken(body: str) -> str:
-    """Return what an error body says: the message of a Kubernetes Status, else the text; a page only as such."""
+    """Return what an error body says: the message of a Kubernetes Status, the error of a Prometheus, else the text.
+
+    A page is told only as such.
+    """
     try:
         status = orjson.loads(body)
     except ValueError:
         return "an HTML page" if body.lstrip().startswith("<") else body
-    message = status.get("message") if isinstance(status, dict) else None
-    return message if isinstance(message, str) else body
+    told = [status.get(key) for key in ("message", "error")] if isinstance(status, dict) else []
+    return next((text for text in told if isinstance(text, str)), body)

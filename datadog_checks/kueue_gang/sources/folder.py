@@ -50,7 +50,14 @@ class FolderConnection(Connection):
         self.assumed = written if told is None else None
         self.clock_offset = (written if told is None else told) - clock()
 
-    def read(self, path: str, query: Query = {}, *, accept: str = JSON) -> bytes:  # noqa: ARG002, B006 - never changed
+    def read(  # noqa: D417 - the rest means nothing here
+        self,
+        path: str,
+        query: Query = {},  # noqa: ARG002, B006 - never changed
+        *,
+        accept: str = JSON,  # noqa: ARG002
+        most: int | None = None,  # noqa: ARG002
+    ) -> bytes:
         """Return the bytes of the file that holds the list at `path`. Raises SourceError."""
         for name in _names(path):
             file = self._folder / name

@@ -14,7 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from datadog_checks.kueue_gang.facts.trainjobs import TRAIN_JOBS
+
 KUEUE_GROUP: Final = "kueue.x-k8s.io"
+#: Needs TrainJobs, where the option of that name asks for them.
+TRAINING: Final = "training"
 
 #: From an object as decoded to its fact. None: of no use to the check. Raises facts.BadObjectError for a malformed one.
 Reducer = Callable[[dict[str, Any]], object | None]
@@ -25,7 +29,7 @@ class Resource:
     """A kind of object: where its lists are and what is made of them.
 
     `api_source` is its name in `source.*` metrics, `group` is empty for the core group, `needed_by` is the gang engine
-    that makes no sense without it (None: the check itself). With `every_version` no version of an object is passed
+    or the option that makes no sense without it (None: the check itself). With `every_version` no version of an object is passed
     over: what a Workload was for a moment is told too.
     """
 
@@ -69,6 +73,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ("admissionchecks", KUEUE_GROUP, "admissionchecks", _KUEUE, "kueue", {}),
     ("topologies", KUEUE_GROUP, "topologies", _KUEUE_LATE, "kueue", {}),
     ("events", "events.k8s.io", "events", _V1, "coscheduling", _FAILED),
+    (TRAIN_JOBS, "trainer.kubeflow.org", "trainjobs", ("v1alpha1",), TRAINING, {}),
 )
 
 #: An eviction may be cleared again before the next run, and a series of Events go on twice.

@@ -102,8 +102,12 @@ class Sockets:
 
     def abort(self) -> None:
         """Shut all sockets down, and those that are opened from now on."""
+        self._aborted = True
+        self.interrupt()
+
+    def interrupt(self) -> None:
+        """Shut all sockets down that are open now."""
         with self._lock:
-            self._aborted = True
             found = {connection.sock for connection in self._connections if connection.sock is not None} | self._held
         for one in found:
             _shut(one)
