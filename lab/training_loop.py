@@ -176,7 +176,8 @@ class TrainingLoop:
             self.go_on(rank)
         # One that ends takes all with it, and MPI then leaves no shared memory behind, as it does where it is killed.
         for pid in self.pids[:1]:
-            os.kill(pid, signal.SIGTERM)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
         for harder in (launcher.terminate, launcher.kill):
             with suppress(subprocess.TimeoutExpired):
                 launcher.wait(_END_SECONDS if self.pids else 0)

@@ -125,6 +125,8 @@ def main() -> None:
     rank = Rank(given.addresses.split(","), given.port, given.folder, given.step_seconds)
     signal.signal(signal.SIGTERM, rank.end)
     rank.train(given.seconds)
+    # Not left to the end of the process, where a signal that comes twice would kill it in the middle of this.
+    MPI.Finalize()
 
 
 if __name__ == "__main__":
