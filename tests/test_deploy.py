@@ -34,11 +34,21 @@ def configurations() -> dict[str, Any]:
     return {"conf.yaml": documents("conf.yaml")[0], **confd}
 
 
+#: The options that stand in comments, by file.
+IN_COMMENTS = {
+    "cluster-check.yaml": ("scheduler_metrics", "activity", "training", "gpu_hourly_price"),
+    "conf.yaml": ("activity", "training", "gpu_hourly_price"),
+}
+
+
 def with_comments(name: str) -> str:
-    """Return a file of deploy/ with the option scheduler_metrics, which is commented out."""
-    head, option, tail = (DEPLOY / name).read_text().partition("# scheduler_metrics:")
-    comments, blank, rest = tail.partition("\n\n")
-    return head + option.removeprefix("# ") + comments.replace(" # ", " ") + blank + rest
+    """Return a file of deploy/ with the options that are commented out."""
+    text = (DEPLOY / name).read_text()
+    for option in IN_COMMENTS[name]:
+        head, found, tail = text.partition(f"# {option}:")
+        comments, blank, rest = tail.partition("\n\n")
+        text = head + found.removeprefix("# ") + comments.replace(" # ", " ") + blank + rest
+    return text
 
 
 # RBAC.
@@ -82,11 +92,14 @@ def test_the_configuration_loads(place: str) -> None:
         assert check.config.collect_kubernetes is True
 
 
-def test_the_options_in_comments_load_too() -> None:
+@pytest.mark.parametrize("name", sorted(IN_COMMENTS))
+def test_the_options_in_comments_load_too(name: str) -> None:
     """Whoever takes away the comment signs gets a configuration that loads."""
-    values = yaml.safe_load(with_comments("cluster-check.yaml"))
-    (instance,) = yaml.safe_load(values["clusterAgent"]["confd"]["kueue_gang.yaml"])["instances"]
-    assert "scheduler_metrics" in instance
+    found = yaml.safe_load(with_comments(name))
+    if name == "cluster-check.yaml":
+        found = yaml.safe_load(found["clusterAgent"]["confd"]["kueue_gang.yaml"])
+    (instance,) = found["instances"]
+    assert set(IN_COMMENTS[name]) <= set(instance)
     KueueGangCheck("kueue_gang", {}, [instance]).load_configuration_models()
 
 

@@ -20,6 +20,7 @@ from datadog_checks.kueue_gang.facts.quantity import GpuResources
 from .conversions import (
     DNS_LABEL,
     HTTP_CONVERSIONS,
+    HTTP_OPTIONS,
     LABEL_KEY,
     LABEL_VALUE,
     Convert,
@@ -215,7 +216,8 @@ def _way(option: str, entry: Mapping[object, object], ways: Sequence[Way]) -> Wa
         refuse_old_token(name, key)
         if key not in known:
             meant = _OTHER_NAMES.get(str(key)) or nearest(str(key), known)
-            hint = f"did you mean {meant}?" if meant in known else f"the keys are {', '.join(sorted(known))}"
+            keys = ", ".join([*sorted(known - HTTP_OPTIONS), "auth_token", "tls_*"])
+            hint = f"did you mean {meant}?" if meant in known else f"the keys are {keys}"
             raise refusal(name, f"is not known; {hint}")
     found = [way for way in ways if way.source in entry]
     names = [f"`{way.source}`" for way in found or ways]
