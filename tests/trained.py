@@ -23,8 +23,8 @@ from tests.sent import Sent, message
 
 GANG: Final = "train"
 GPUS: Final = 8
-#: Of the pods of that gang; with a character that a URL must escape.
-SELECTOR: Final = "app=train,tier in (gpu)"
+#: Of the pods of that gang.
+SELECTOR: Final = "app=train,tier=gpu"
 _LABELS: Final = labelled(app="train", tier="gpu")
 
 #: Seconds between two runs, and the least after which a gang is told to be stalled.
