@@ -41,6 +41,10 @@ from urllib.request import urlopen
 COUNTER: Final = "training_samples_total"
 GAUGE: Final = "training_samples_per_second"
 
+#: Samples of a rank in a step, and what a step takes unless somebody says otherwise.
+BATCH: Final = 64
+STEP_SECONDS: Final = 0.025
+
 #: What the lines of a rank are about.
 STEP, SCRAPE, PID = "step", "scrape", "pid"
 
@@ -72,7 +76,7 @@ class TrainingLoop:
     """
 
     def __init__(
-        self, ranks: int, folder: Path, *, step_seconds: float = 0.025, seconds: float = 120.0, network: int = 0
+        self, ranks: int, folder: Path, *, step_seconds: float = STEP_SECONDS, seconds: float = 120.0, network: int = 0
     ) -> None:
         """Choose the addresses: in 127.x.y.0/24, which `network` (1 to 65535) or the number of this process names."""
         network = network or 1 + os.getpid() % 65535
@@ -229,7 +233,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="lab.training_loop", description=__doc__.partition("\n")[0])
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=3600.0, help="end after so long")
-    parser.add_argument("--step-seconds", type=float, default=0.025)
+    parser.add_argument("--step-seconds", type=float, default=STEP_SECONDS)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         made = TrainingLoop(given.ranks, Path(folder), step_seconds=given.step_seconds, seconds=given.seconds)

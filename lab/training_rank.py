@@ -21,9 +21,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Counter, Gauge, Metric, start_http_server
 
-from lab.training_loop import COUNTER, GAUGE, PID, SCRAPE, STEP, file_of
+from lab.training_loop import BATCH, COUNTER, GAUGE, PID, SCRAPE, STEP, file_of
 
-_BATCH: Final = 64
 _WIDTH: Final = 16
 _LEARNING_RATE: Final = 0.1
 _NOISE: Final = 0.01
@@ -54,7 +53,7 @@ class Rank:
         start_http_server(port, addresses[rank], registry)
         random = np.random.default_rng(seed=rank)
         truth = np.arange(_WIDTH) / _WIDTH
-        self._samples = random.standard_normal((_BATCH * 8, _WIDTH))
+        self._samples = random.standard_normal((BATCH * 8, _WIDTH))
         self._answers = self._samples @ truth + _NOISE * random.standard_normal(len(self._samples))
         self._weights = np.zeros(_WIDTH)
         self._times: list[float] = []
@@ -85,19 +84,19 @@ class Rank:
 
     def _step(self) -> None:
         begin = self.total % len(self._samples)
-        samples, answers = self._samples[begin : begin + _BATCH], self._answers[begin : begin + _BATCH]
+        samples, answers = self._samples[begin : begin + BATCH], self._answers[begin : begin + BATCH]
         errors = samples @ self._weights - answers
-        told = np.concatenate([samples.T @ errors / _BATCH, [errors @ errors / _BATCH, self._ending]])
+        told = np.concatenate([samples.T @ errors / BATCH, [errors @ errors / BATCH, self._ending]])
         self._reduce(told)
         mean = told / self._all.Get_size()
         self._weights -= _LEARNING_RATE * mean[:_WIDTH]
         self._loss = float(mean[_WIDTH])
         self._ended = mean[-1] > 0
-        self.total += _BATCH
-        self._counter.inc(_BATCH)
+        self.total += BATCH
+        self._counter.inc(BATCH)
         self._times = [*self._times[-_GAUGE_STEPS:], time.monotonic()]
         if len(self._times) > 1:
-            self._gauge.set(_BATCH * (len(self._times) - 1) / (self._times[-1] - self._times[0]))
+            self._gauge.set(BATCH * (len(self._times) - 1) / (self._times[-1] - self._times[0]))
         self._log(STEP, self.total)
 
     def _reduce(self, numbers: NDArray[np.float64]) -> None:

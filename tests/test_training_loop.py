@@ -19,7 +19,20 @@ from datadog_checks.base.stubs.aggregator import AggregatorStub
 from lab.training_loop import COUNTER, GAUGE, SCRAPE, STEP, TrainingLoop
 from tests.live import until
 from tests.model.build import bound
-from tests.trained import GANG, GPUS, INTERVAL, SELECTOR, STALLED_AFTER, Runs, cluster, member, near, stalls, throughput
+from tests.trained import (
+    GANG,
+    GPUS,
+    INTERVAL,
+    SELECTOR,
+    STALLED_AFTER,
+    Runs,
+    both,
+    cluster,
+    member,
+    near,
+    stalls,
+    throughput,
+)
 
 RANKS = 3
 
@@ -68,7 +81,7 @@ def test_throughput_is_what_the_loop_counted(loop: TrainingLoop, aggregator: Agg
     with cluster(loop.addresses) as server, Runs(aggregator, server, training=training) as runs:
         until(lambda: throughput(runs.next()))
         began = runs.started[-1]
-        runs.go_on(5)
+        runs.go_on(4)
         ended = runs.started[-1]
         counted = loop.rate(began, ended)
         # The same between the first and the last of the very scrapes that the numbers come from.
@@ -76,7 +89,8 @@ def test_throughput_is_what_the_loop_counted(loop: TrainingLoop, aggregator: Agg
 
         assert runs.mean("gang.throughput", began, unit="samples") == near(counted)
         assert runs.mean("gang.throughput", began, unit="by_gauge") == near(counted)
-        assert runs.mean("gang.throughput", began, unit="by_fastest_rank") == near(counted / RANKS)
+        # The largest of three, each of which may be one step of the twenty in an interval before or behind.
+        assert runs.mean("gang.throughput", began, unit="by_fastest_rank") == near(counted / RANKS, 0.06)
         assert runs.mean("gang.throughput_per_gpu", began, unit="samples") == near(counted / (RANKS * GPUS))
         assert [sent for sent in runs.all if stalls(sent)] == []
         assert runs.all[-1].of("unobservable", signal="throughput") == []
@@ -88,36 +102,40 @@ def between_scrapes(loop: TrainingLoop, rank: int, began: float, ended: float) -
     return (last.total - first.total) / (last.at - first.at)
 
 
-@pytest.mark.parametrize("metric", [COUNTER, GAUGE])
-def test_a_hung_rank_is_no_progress_until_it_goes_on(
-    loop: TrainingLoop, aggregator: AggregatorStub, metric: str
-) -> None:
+def test_a_hung_rank_is_no_progress_until_it_goes_on(loop: TrainingLoop, aggregator: AggregatorStub) -> None:
     """One process hangs: the gang is stalled, by its reason and in the time that was promised; it recovers after.
 
-    The others still answer: a counter that stands, and a gauge that keeps the value of its last step.
+    The others still answer, with a counter that stands, and with a gauge that keeps the value of its last step.
     """
-    with cluster(loop.addresses) as server, Runs(aggregator, server, training=[source(loop, metric)]) as runs:
+    with (
+        cluster(loop.addresses) as server,
+        Runs(aggregator, server, training=[source(loop, COUNTER)]) as counted,
+        Runs(aggregator, server, training=[source(loop, GAUGE)]) as measured,
+    ):
         # A gauge must have been seen to change ten times before its standing still tells anything.
-        runs.go_on(12 * INTERVAL)
-        assert [sent for sent in runs.all if stalls(sent)] == []
+        until(lambda: both(counted, measured, throughput) and len(measured.all) > 12, seconds=30)
+        assert [sent for sent in [*counted.all, *measured.all] if stalls(sent)] == []
 
         stopped = loop.stop(1)
-        until(lambda: stalls(runs.next()), seconds=30)
-        assert stalls(runs.all[-1]) == {"no_progress": 1}
-        # What the loop did until it stopped is seen by the next run. The rank that hangs keeps a round of scrapes
-        # waiting, whose answers are those of the run after. Three times the longest time without news is no stall.
-        took = runs.started[-1] - stopped
-        assert took >= STALLED_AFTER - INTERVAL
-        assert took <= max(STALLED_AFTER, 3 * runs.longest) + 4 * runs.longest
-        # It is in the list of those that need attention, and no throughput is told that nobody knows.
-        assert not throughput(runs.all[-1])
-        assert runs.all[-1].only("gangs", gang_state="running") == 1
+        until(lambda: both(counted, measured, stalls), seconds=30)
+        for runs in (counted, measured):
+            assert stalls(runs.all[-1]) == {"no_progress": 1}
+            # What the loop did until it stopped is seen by the next run. The rank that hangs keeps a round of scrapes
+            # waiting, whose answers are those of the run after. Three times the longest time without news is no stall.
+            took = runs.first(stalls, stopped) - stopped
+            assert took >= STALLED_AFTER - INTERVAL
+            assert took <= max(STALLED_AFTER, 3 * runs.longest) + 4 * runs.longest
+            # The gang runs, as far as the cluster knows; no throughput is told that nobody knows.
+            assert runs.all[-1].only("gangs", gang_state="running") == 1
+            assert not throughput(runs.all[-1])
 
         went_on = loop.go_on(1)
-        until(lambda: not stalls(runs.next()))
-        assert runs.started[-1] - went_on <= 4 * runs.longest
-        until(lambda: throughput(runs.next()) == near(recent(loop, runs), 0.1), lambda: f"{throughput(runs.all[-1])}")
-        assert stalls(runs.all[-1]) == {}
+        until(lambda: both(counted, measured, lambda sent: not stalls(sent)))
+        for runs in (counted, measured):
+            assert runs.first(lambda sent: not stalls(sent), went_on) - went_on <= 4 * runs.longest
+        # A pod that failed is asked again only after a while, and a sum takes all.
+        until(lambda: both(counted, measured, throughput) and is_right(loop, counted) and is_right(loop, measured))
+        assert stalls(counted.all[-1]) == stalls(measured.all[-1]) == {}
 
 
 def test_ranks_that_nobody_can_ask_are_unobservable(loop: TrainingLoop, aggregator: AggregatorStub) -> None:
@@ -139,24 +157,28 @@ def test_two_pods_of_one_rank_count_once(tmp_path: Path, aggregator: AggregatorS
         cluster(loop.addresses[:RANKS]) as server,
         Runs(aggregator, server, training=[source(loop)]) as runs,
     ):
-        until(lambda: throughput(runs.next()) == near(recent(loop, runs, 0, 1, 2), 0.1))
+        until(lambda: throughput(runs.next()) and is_right(loop, runs, 0, 1, 2))
         old, spare = loop.addresses[2], loop.addresses[3]
         leaving = member(f"{GANG}-2", 2, old, metadata={"deletionTimestamp": f"{server.now():%Y-%m-%dT%H:%M:%SZ}"})
         server.apply_all([leaving, member(f"{GANG}-2b", 2, spare, build=bound)])
         until(lambda: not runs.next().only("gangs", gang_state="running"))
         server.apply_all([member(f"{GANG}-2b", 2, spare)])
         until(lambda: runs.next().only("gangs", gang_state="running"))
-        until(lambda: throughput(runs.next()) == near(recent(loop, runs, 0, 1, 3), 0.1))
-        runs.go_on(4 * INTERVAL)
-        assert throughput(runs.all[-1]) == near(recent(loop, runs, 0, 1, 3), 0.15)
+        until(lambda: throughput(runs.next()) and is_right(loop, runs, 0, 1, 3))
+        runs.go_on(2 * INTERVAL)
+        until(lambda: throughput(runs.next()) and is_right(loop, runs, 0, 1, 3))
         server.delete("pods", f"{GANG}-2", "team")
-        runs.go_on(3 * INTERVAL)
-        assert throughput(runs.all[-1]) == near(recent(loop, runs, 0, 1, 3), 0.15)
+        runs.go_on(2 * INTERVAL)
+        until(lambda: throughput(runs.next()) and is_right(loop, runs, 0, 1, 3))
         told = [value for sent in runs.all if (value := throughput(sent)) is not None]
         whole = loop.rate(runs.started[0], runs.started[-1])
         assert max(told) < whole * (RANKS + 0.5) / (RANKS + 1)
 
 
-def recent(loop: TrainingLoop, runs: Runs, *ranks: int) -> float:
-    """Return what these ranks, or all, counted between the last two runs, a second."""
-    return loop.rate(runs.started[-2], runs.started[-1], ranks or None)
+def is_right(loop: TrainingLoop, runs: Runs, *ranks: int) -> bool:
+    """Tell whether the last throughput is what these ranks, or all, counted in that time: as near as single steps go.
+
+    One rank more or less would be a third.
+    """
+    counted = loop.rate(runs.started[-2], runs.started[-1], ranks or None)
+    return throughput(runs.all[-1]) == near(counted, 0.12)

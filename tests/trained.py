@@ -103,6 +103,11 @@ class Runs:
         while self.started[-1] < ends:
             self.next()
 
+    def first(self, look: Callable[[Sent], object], since: float) -> float:
+        """Return when the first run began, of those since then, in whose series `look` finds something."""
+        runs = zip(self.started, self.all, strict=True)
+        return next(started for started, sent in runs if started >= since and look(sent))
+
     @property
     def longest(self) -> float:
         """The longest time between the beginnings of two runs, in seconds."""
@@ -122,6 +127,12 @@ class Runs:
         assert None not in values, values
         total = sum(weight * value for weight, value in zip(weights, values, strict=True) if value is not None)
         return total / sum(weights)
+
+
+def both(one: Runs, other: Runs, look: Callable[[Sent], object]) -> bool:
+    """Run both checks once; tell whether `look` finds something in what each of them sent."""
+    sent = one.next(), other.next()
+    return all(look(found) for found in sent)
 
 
 def throughput(sent: Sent, unit: str = "samples") -> float | None:
