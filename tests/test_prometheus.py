@@ -48,13 +48,13 @@ def test_a_query_tells_what_scraping_tells(command: str, tmp_path: Path, aggrega
             for rank, address in enumerate(loop.addresses)
         ]
         with Prometheus(command, tmp_path, targets) as prometheus, cluster(loop.addresses) as server:
-            by_query = {
+            of_query = {
                 "prometheus_url": prometheus.url,
                 "query": f"sum by (namespace, pod) (rate({COUNTER}[{WINDOW}s]))",
                 "unit": "samples",
                 "stalled_after_seconds": STALLED_AFTER,
             }
-            by_pods = {
+            of_pods = {
                 "label_selector": SELECTOR,
                 "port": loop.port,
                 "metric": COUNTER,
@@ -63,19 +63,24 @@ def test_a_query_tells_what_scraping_tells(command: str, tmp_path: Path, aggrega
                 "stalled_after_seconds": STALLED_AFTER,
             }
             with (
-                Runs(aggregator, server, training=[by_query]) as asked,
-                Runs(aggregator, server, training=[by_pods]) as scraped,
+                Runs(aggregator, server, training=[of_query]) as asked,
+                Runs(aggregator, server, training=[of_pods]) as scraped,
             ):
                 # The server begins to scrape after five seconds, and before the window is full the rate is too low.
                 full = f"count_over_time({COUNTER}[{WINDOW}s]) >= {WINDOW / SCRAPES:g}"
                 until(lambda: len(prometheus.query(full)) == RANKS, seconds=30)
                 until(lambda: both(asked, scraped, throughput))
-                began = asked.started[-1], scraped.started[-1]
-                until(lambda: both(asked, scraped, throughput) and asked.started[-1] > began[0] + 8, seconds=30)
-                # What is asked for is older: the rate over the last seconds, of the scrapes until then.
-                counted = loop.rate(began[0] - WINDOW, asked.started[-1])
-                assert asked.mean("gang.throughput", began[0], unit="samples") == near(counted)
-                assert scraped.mean("gang.throughput", began[1], unit="samples") == near(counted)
+                number = int(8 / INTERVAL)
+                for _ in range(number):
+                    both(asked, scraped, throughput)
+                # Of what the loop counted in the time that each rate is of: since the run before, and in the window.
+                moments, windows = scraped.started[-number - 1 :], asked.started[-number - 1 :]
+                by_pods = scraped.mean("gang.throughput", moments, unit="samples")
+                by_query = asked.mean("gang.throughput", windows, unit="samples")
+                in_windows = [loop.rate(ended - WINDOW, ended) for ended in windows[1:]]
+                assert by_pods == near(loop.rate(moments[0], moments[-1]))
+                assert by_query == near(sum(in_windows) / len(in_windows))
+                assert by_query == near(by_pods)
                 assert [sent for sent in [*asked.all, *scraped.all] if stalls(sent)] == []
 
                 stopped = loop.stop(0)
@@ -84,8 +89,8 @@ def test_a_query_tells_what_scraping_tells(command: str, tmp_path: Path, aggrega
                 assert STALLED_AFTER - INTERVAL <= scraped.first(hangs, stopped) - stopped <= promised
                 # The rate of the last seconds is zero once none of them had a step, and that must last. Until then it
                 # falls, and for a moment the gang is just slow.
-                promised += WINDOW + SCRAPES
-                assert STALLED_AFTER + WINDOW - INTERVAL <= asked.first(hangs, stopped) - stopped <= promised
+                took = asked.first(hangs, stopped) - stopped
+                assert STALLED_AFTER + WINDOW - SCRAPES - INTERVAL <= took <= promised + WINDOW + SCRAPES
 
                 loop.go_on(0)
                 until(lambda: both(asked, scraped, lambda sent: not stalls(sent)), seconds=20)

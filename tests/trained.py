@@ -8,8 +8,9 @@ check sends is then compared with what the loop itself counted.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, Final, Self
 
 import pytest
@@ -111,22 +112,19 @@ class Runs:
     @property
     def longest(self) -> float:
         """The longest time between the beginnings of two runs, in seconds."""
-        return max(after - before for before, after in zip(self.started, self.started[1:], strict=False))
+        return max(after - before for before, after in pairwise(self.started))
 
-    def mean(self, metric: str, began: float, **tags: str) -> float:
-        """Return the mean over time of a gang's rate, over the runs that began after `began` and the one before them.
+    def mean(self, metric: str, moments: Sequence[float], **tags: str) -> float:
+        """Return the mean over time of a rate of the gang, as the last runs sent it.
 
-        A rate is one of the time since the run before, so it weighs as much as that time was long. `began` is thus the
-        beginning of a run.
+        `moments` are when those runs took their samples, and when the one before them did. A rate is one of the time
+        since the samples before, so it weighs as much as that time was long.
         """
-        first = self.started.index(began)
-        weights = [
-            after - before for before, after in zip(self.started[first:], self.started[first + 1 :], strict=False)
-        ]
-        values = [sent.only(metric, gang=GANG, **tags) for sent in self.all[first + 1 :]]
-        assert None not in values, values
-        total = sum(weight * value for weight, value in zip(weights, values, strict=True) if value is not None)
-        return total / sum(weights)
+        weights = [after - before for before, after in pairwise(moments)]
+        values = [sent.only(metric, gang=GANG, **tags) for sent in self.all[-len(weights) :]]
+        told = [value for value in values if value is not None]
+        assert len(told) == len(values), values
+        return sum(weight * value for weight, value in zip(weights, told, strict=True)) / sum(weights)
 
 
 def both(one: Runs, other: Runs, look: Callable[[Sent], object]) -> bool:
