@@ -70,7 +70,7 @@ class Kind(NamedTuple):
     @property
     def custom(self) -> bool:
         """Whether it is defined by a CustomResourceDefinition."""
-        return "x-k8s.io" in self.group
+        return "x-k8s.io" in self.group or self.group == "trainer.kubeflow.org"
 
     def api_version(self, version: str) -> str:
         """Return the apiVersion of its objects."""
@@ -83,7 +83,7 @@ class Kind(NamedTuple):
 
 _V1: Final = ("v1",)
 _KUEUE: Final = ("kueue.x-k8s.io", ("v1beta2", "v1beta1"))
-#: By the names that the check has for them.
+#: What every check reads, by the names that it has for them.
 KINDS: Final[Mapping[str, Kind]] = {
     "pods": Kind("", _V1, "pods", "Pod"),
     "nodes": Kind("", _V1, "nodes", "Node", namespaced=False),
@@ -99,11 +99,16 @@ KINDS: Final[Mapping[str, Kind]] = {
     "topologies": Kind(*_KUEUE, "topologies", "Topology", namespaced=False),
     "events": Kind("events.k8s.io", _V1, "events", "Event"),
 }
-_NAMES: Final = {(kind.group, kind.kind): name for name, kind in KINDS.items()}
+#: What a cluster has beside that, and the check reads only where it is asked to.
+OPTIONAL: Final[Mapping[str, Kind]] = {
+    "trainjobs": Kind("trainer.kubeflow.org", ("v1alpha1",), "trainjobs", "TrainJob"),
+}
+ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **OPTIONAL}
+_NAMES: Final = {(kind.group, kind.kind): name for name, kind in ALL_KINDS.items()}
 
 
 def name_of(obj: Json) -> str:
-    """Return the name in `KINDS` of an object with apiVersion and kind."""
+    """Return the name in `ALL_KINDS` of an object with apiVersion and kind."""
     group, _, _ = obj["apiVersion"].rpartition("/")
     return _NAMES[group, obj["kind"]]
 
@@ -135,7 +140,7 @@ class ApiServer(FaultyServer):
         self.streaming = streaming
         self.watching = watching
         self.bookmark_seconds = 60.0
-        self.kinds = dict(KINDS)
+        self.kinds = dict(ALL_KINDS)
         self.kueue: bytes | None = None
         self.scheduler: bytes | None = None
         self.strays: dict[str, list[Any]] = {}
@@ -296,7 +301,7 @@ class ApiServer(FaultyServer):
     def _events(
         self, subscription: Subscription, version: str, query: Query, initial: list[Any] | None
     ) -> Generator[bytes, None, None]:
-        kind = KINDS[subscription.kind]
+        kind = ALL_KINDS[subscription.kind]
         selector = query.get("labelSelector", "")
         bookmarks = query.get("allowWatchBookmarks") == "true"
         began = time.monotonic()

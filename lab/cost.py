@@ -75,7 +75,7 @@ ASSUMPTIONS: Final = (
     "Kueue serves its quota metrics (`enableClusterQueueResources`).",
     "Eight plugins of the scheduler turn pods away. One kind of object cannot be understood.",
     "Both flavors have a topology and one GPU resource. One kind of gang lacks gang scheduling, for four reasons.",
-    "With `training` each gang has one unit and a TrainJob, and `max_gangs` (100 by default) is so large that all tell.",
+    "With `training` each gang has one unit and a TrainJob, and `max_gangs` (100 by default) is so large that all do.",
     "The gangs that need attention are stalled, by one signal or the other.",
 )
 
@@ -116,8 +116,9 @@ _SEEN: Final[Mapping[str, int]] = {
     "topology": 1,
     "underlying_cause": 1,
 }
-#: The same for `reason` where it is another number: a source has one at a time.
-_REASONS: Final[Mapping[str, int]] = {"gangs.unguarded": 4, "source.up": 1}
+#: The same for `reason` where it is another number: a source has one at a time, and half of what samples may be instead
+#: of numbers is told of signals only.
+_REASONS: Final[Mapping[str, int]] = {"gangs.unguarded": 4, "source.up": 1, "source.bad_samples": 2}
 #: Metrics that are sent only where an option is set, by option. A stalled gang tells by one of the signals: it is here
 #: once for each.
 _ON_REQUEST: Final[Mapping[str, frozenset[str]]] = {

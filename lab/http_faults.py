@@ -124,7 +124,13 @@ class FaultyServer(ABC):
     """
 
     def __init__(
-        self, faults: Iterable[Row] = (), *, token: str | None = None, certificate: Path | None = None, port: int = 0
+        self,
+        faults: Iterable[Row] = (),
+        *,
+        token: str | None = None,
+        certificate: Path | None = None,
+        port: int = 0,
+        host: str = "127.0.0.1",
     ) -> None:
         """Open the port, a free one where none is given; requests are answered from `__enter__` on."""
         self.token = token
@@ -136,7 +142,7 @@ class FaultyServer(ABC):
         self.connections: set[socket.socket] = set()
         self._lock = threading.Lock()
         self.faults = list(faults)
-        self._server = _Server(("127.0.0.1", port), Handler)
+        self._server = _Server((host, port), Handler)
         self._server.faulty = self
         scheme = "http"
         if certificate is not None:
@@ -147,7 +153,8 @@ class FaultyServer(ABC):
                 self._server.socket, server_side=True, do_handshake_on_connect=False
             )
             scheme = "https"
-        self.url = f"{scheme}://127.0.0.1:{self._server.server_port}"
+        self.port = self._server.server_port
+        self.url = f"{scheme}://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
         """Start to answer."""
@@ -209,6 +216,11 @@ class FaultyServer(ABC):
                         return row.fault
         return None
 
+    def sickness(self, headers: Mapping[str, str]) -> Fault | None:
+        """Return what goes wrong with a request by its headers, where a server has such faults too."""
+        del headers
+        return None
+
     def admits(self, headers: Mapping[str, str]) -> bool:
         """Tell whether a request has the token. The name of the scheme may be written in any way (RFC 9110, 11.1)."""
         scheme, _, token = headers.get("Authorization", "").partition(" ")
@@ -217,7 +229,7 @@ class FaultyServer(ABC):
     def respond(self, target: str, headers: Mapping[str, str]) -> Answer:
         """Return the answer to a request for `target`, right or wrong."""
         url = urlsplit(target)
-        fault = self.fault(target)
+        fault = self.fault(target) or self.sickness(headers)
         if isinstance(fault, Answer):
             return fault
         if isinstance(fault, int):

@@ -24,9 +24,11 @@ from datadog_checks.kueue_gang.facts.evictions import CAUSES, REASONS
 from datadog_checks.kueue_gang.facts.health import OK
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES
 from datadog_checks.kueue_gang.facts.texts import REJECTIONS
+from datadog_checks.kueue_gang.facts.trainjobs import TRAIN_JOBS
 from datadog_checks.kueue_gang.sources.collector import SCHEDULER_METRICS
 from datadog_checks.kueue_gang.sources.errors import Reason
 from datadog_checks.kueue_gang.sources.resources import API_SOURCES
+from datadog_checks.kueue_gang.sources.signals import ACTIVITY, TRAINING
 
 
 class Tag(NamedTuple):
@@ -39,7 +41,7 @@ class Tag(NamedTuple):
 
 
 #: What is read only where `activity` or `training` is set.
-SIGNAL_SOURCES: Final = ("activity", "training", "trainjobs")
+SIGNAL_SOURCES: Final = (ACTIVITY, TRAINING, TRAIN_JOBS)
 
 
 def _words(*values: str) -> tuple[str, ...]:
@@ -71,7 +73,8 @@ TAGS: Final = (
     Tag("gang_partial", ("true", "false", "unknown"), "whether a part was placed: it never ran, or lost members"),
     Tag("api_source", _words(*API_SOURCES, "kueue_metrics", SCHEDULER_METRICS, *SIGNAL_SOURCES), "what is read"),
     Tag("reason", (OK, *get_args(Reason), "stale"), "how reading it went", "source.up"),
-    Tag("reason", ("nan", "inf"), "what the sample was instead of a number", "source.bad_samples"),
+    Tag("reason", ("nan", "inf", "range", "text"), "what the sample was instead of a number: also one that cannot be "
+        "true, or a line that is none", "source.bad_samples"),
     Tag("topology", (), "Topology of the flavor, `none` for the levels of `topology_levels`"),
     Tag("topology_level", (), "node label of the level"),
     Tag("labeled", ("true", "false"), "whether the nodes have the label of the level"),

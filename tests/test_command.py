@@ -209,6 +209,8 @@ def test_an_exec_plugin_that_fails_is_told(plugin: str | None, tmp_path: Path) -
 @contextmanager
 def watching(out: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run the command with its output in a file."""
+    # A shell that starts the tests in the background has them, and what they start, ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with (
         out.open("wb") as file,
         subprocess.Popen(

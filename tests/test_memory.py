@@ -80,7 +80,7 @@ def test_a_pod_that_is_not_kept_is_no_reason_to_read_its_like_anew(reduce, monke
 
 def sizes(deriver: Deriver) -> dict[str, int]:
     """Return how much a deriver holds, by where it holds it."""
-    holders = (deriver, deriver._ledger, deriver._components, deriver._told, deriver._traces)
+    holders = (deriver, deriver._ledger, deriver._components, deriver._told, deriver._waiters.traces)
     holds = {f"{type(one).__name__}.{name}": value for one in holders for name, value in vars(one).items()}
     for one in (deriver._told.gpus, deriver._told.summary):
         holds |= {f"{type(one).__name__}.{name}": getattr(one, name) for name in one.__slots__}

@@ -17,6 +17,7 @@ import pytest
 
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.facts import BadObjectError
+from datadog_checks.kueue_gang.settings import wanted_resources
 from datadog_checks.kueue_gang.sources import api as api_module
 from datadog_checks.kueue_gang.sources import reader as module
 from datadog_checks.kueue_gang.sources.api import Api
@@ -24,11 +25,11 @@ from datadog_checks.kueue_gang.sources.collector import Collector
 from datadog_checks.kueue_gang.sources.connection import UrlConnection
 from datadog_checks.kueue_gang.sources.feed import Feed, Lines, Page
 from datadog_checks.kueue_gang.sources.reflector import Reflector
-from datadog_checks.kueue_gang.sources.resources import API_SOURCES, Resource, resources
+from datadog_checks.kueue_gang.sources.resources import Resource
 from lab.apiserver import KINDS, ApiServer
 from lab.http_faults import Answer
 from tests.live import OBJECTS, PATIENCE, QUICK, cluster, readers, until
-from tests.model.build import TEAM, new, reducers
+from tests.model.build import TEAM, new
 
 LOG = logging.getLogger("test")
 PODS = "/api/v1/pods"
@@ -1005,8 +1006,7 @@ def collector():
     made = []
 
     def make(server):
-        rules = Rules()
-        rows = resources({source: reducers(rules)[source] for source in API_SOURCES})
+        rows = wanted_resources(Rules())
         connection = UrlConnection(server.url, {}, timeout=1.0)
         found = Collector(Api(connection, log=LOG), rows, LOG, timing=QUICK)
         made.append((found, connection))

@@ -107,12 +107,13 @@ def test_the_table_of_resources():
         "admissionchecks": f"{KUEUE}/v1beta2/admissionchecks",
         "topologies": f"{KUEUE}/v1beta2/topologies",
         "events": "/apis/events.k8s.io/v1/events",
+        "trainjobs": "/apis/trainer.kubeflow.org/v1alpha1/trainjobs",
     }
     assert TABLE["cohorts"].versions == TABLE["topologies"].versions == ("v1beta2", "v1beta1", "v1alpha1")
     assert TABLE["jobs"].query == {"labelSelector": "kueue.x-k8s.io/queue-name"}
     assert TABLE["events"].query == {"fieldSelector": "reason=FailedScheduling"}
     assert [resource.needed_by for resource in TABLE.values()] == [
-        None, None, "kueue", "coscheduling", "kubernetes", *["kueue"] * 7, "coscheduling",
+        None, None, "kueue", "coscheduling", "kubernetes", *["kueue"] * 7, "coscheduling", "training",
     ]  # fmt: skip
 
 
@@ -132,7 +133,7 @@ def test_all_lists_of_a_cluster(recording):
                 found[name] = api.list(resource)
             except SourceError as error:
                 found[name] = error.reason
-    assert found.pop("podgroups.scheduling.k8s.io") == "not_installed"
+    assert found.pop("podgroups.scheduling.k8s.io") == found.pop("trainjobs") == "not_installed"
     for name, listing in found.items():
         files = {
             "workloads.kueue.x-k8s.io": "workloads.kueue.x-k8s.io.v1beta2",

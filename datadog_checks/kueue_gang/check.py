@@ -9,6 +9,7 @@ part is a warning and a source that is down; the run itself fails where a whole 
 
 import gc
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -33,6 +34,8 @@ from datadog_checks.kueue_gang.sources.errors import SourceError
 from datadog_checks.kueue_gang.sources.kueue_metrics import KueueScraper, scraper_config, scrapes
 from datadog_checks.kueue_gang.sources.reader import Timing
 from datadog_checks.kueue_gang.sources.scheduler_metrics import SchedulerEndpoint
+from datadog_checks.kueue_gang.sources.signals import SIGNALS, SignalReader
+from datadog_checks.kueue_gang.sources.targets import Targets
 
 KUEUE_METRICS = "kueue_metrics"
 PHASES = ("collect", "derive", "submit")
@@ -95,7 +98,8 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
         lapsed = reading.lapsed if reading else frozenset[str]()
         now = time.monotonic()
         spent = self._meter.read(self.picture, now)
-        report = Report(self.picture, health, reading.scheduler if reading else None, self._bad_samples(), spent)
+        bad = self._bad_samples(reading.bad_samples if reading else {})
+        report = Report(self.picture, health, reading.scheduler if reading else None, bad, spent)
         self._emitter.emit(report, now, lapsed=lapsed)
         if reading and self.config.collect_events:
             self._tell(reading, health)
@@ -151,6 +155,7 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
                 watch=config.sync != "list",
                 named_engines=rules.gang_engines or frozenset(),
                 scheduler=self._scheduler(),
+                signals=self._signals(),
                 timing=self.TIMING,
             )
 
@@ -171,6 +176,13 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
         timeout = float(self.config.kube_timeout or 0)
         return SchedulerEndpoint(options, timeout=timeout, init_config=self.init_config, log=self.log)
 
+    def _signals(self) -> SignalReader | None:
+        targets = settings.targets(self.config)
+        if targets == Targets():
+            return None
+        interval = float(self.config.min_collection_interval or 15)
+        return SignalReader(targets, self.log, interval=interval, init_config=self.init_config)
+
     def _scrape(self, errors: dict[str, SourceError]) -> SourceHealth:
         now = time.monotonic()
         try:
@@ -185,19 +197,16 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
         self._scraped_at = now
         return SourceHealth(KUEUE_METRICS, OK, 0.0)
 
-    def _bad_samples(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for scraper in self.scrapers.values():
-            for reason, number in scraper.take_bad_samples().items():
-                found[reason] = found.get(reason, 0) + number
-        return found
+    def _bad_samples(self, of_signals: Mapping[str, int]) -> Counter[str]:
+        return sum((Counter(scraper.take_bad_samples()) for scraper in self.scrapers.values()), Counter(of_signals))
 
     def _report(self, errors: Mapping[str, SourceError], reading: Reading | None) -> None:
         """Warn of sources that are down, in the log once until it changes, and fail where a whole side is."""
         fatal = [f"{source}: {error}" for source, error in errors.items()]
         if reading and reading.errors:
             told = list(_by_cause(reading.errors))
-            if any(one.up for one in reading.health):
+            # Signals alone tell nothing: without the API there are no gangs.
+            if any(one.up for one in reading.health if one.source not in SIGNALS):
                 self._warn(told)
             else:
                 fatal += told

@@ -8,20 +8,20 @@ and hands everything to the Agent. What a zero means matters: a series whose sou
 no zero is sent while something that was read before cannot be read now.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Protocol
 
 from datadog_checks.kueue_gang.catalog import OWN
-from datadog_checks.kueue_gang.derive.members import CLASSES
-from datadog_checks.kueue_gang.derive.picture import MISSING, GangView, Picture
+from datadog_checks.kueue_gang.derive.picture import Picture
 from datadog_checks.kueue_gang.derive.spent import Spent
-from datadog_checks.kueue_gang.emit_kueue import gang_domains, quota, topology
+from datadog_checks.kueue_gang.emit_gang import EmitOptions, one_gang
+from datadog_checks.kueue_gang.emit_kueue import quota, topology
 from datadog_checks.kueue_gang.emit_time import happened, spent, workloads
 from datadog_checks.kueue_gang.facts.health import SourceHealth
 from datadog_checks.kueue_gang.facts.scheduler import SchedulerMetrics
-from datadog_checks.kueue_gang.sampling import Sample, Tags, queue_tags, sample, tag
+from datadog_checks.kueue_gang.sampling import Sample, Tags, age, queue_tags, sample, tag
 
 #: States that every queue with a gang tells, also where no gang has them.
 _ALWAYS_TOLD = ("running", "partial")
@@ -38,17 +38,6 @@ class Agent(Protocol):
 
     def monotonic_count(self, name: str, value: float, tags: Sequence[str] | None = None) -> None:
         """Submit a running total."""
-
-
-@dataclass(frozen=True, slots=True)
-class EmitOptions:
-    """The user's options about series: see conf.yaml. `label_tags` maps a label to the tag that it becomes."""
-
-    tags: Tags = ()
-    zero_tail: float = 900.0
-    per_gang: str = "attention"
-    max_gangs: int = 100
-    label_tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +61,7 @@ def samples(report: Report, options: EmitOptions) -> list[Sample]:
         picture = report.picture
         if picture.pods_known:
             found += _gangs(picture)
-            found += _one_gang(picture, options)
+            found += one_gang(picture, options)
             found += _pod_gpus(picture)
         found += _node_gpus(picture)
         found += topology(picture)
@@ -90,11 +79,6 @@ def samples(report: Report, options: EmitOptions) -> list[Sample]:
     return found
 
 
-def _age(picture: Picture, since: float) -> float:
-    """Return an age in seconds; clocks that disagree never make it negative."""
-    return max(0.0, picture.now - since)
-
-
 def _gangs(picture: Picture) -> Iterator[Sample]:
     summary = picture.summary
     for queue in summary.queues:
@@ -104,76 +88,24 @@ def _gangs(picture: Picture) -> Iterator[Sample]:
     for (queue, state), number in summary.states.items():
         yield sample("gangs", number, *queue_tags(queue), tag("gang_state", state))
     for (queue, state), clocks in summary.clocks.items():
-        oldest = _age(picture, min(clocks.values()))
+        oldest = age(picture, min(clocks.values()))
         yield sample("gangs.oldest_seconds", oldest, *queue_tags(queue), tag("gang_state", state))
-    for (queue, name), number in summary.members.items():
-        yield sample("members", number, *queue_tags(queue), tag("member_state", name))
     for queue, clocks in summary.waits.items():
-        yield sample("members.permit_wait_oldest_seconds", _age(picture, min(clocks.values())), *queue_tags(queue))
+        yield sample("members.permit_wait_oldest_seconds", age(picture, min(clocks.values())), *queue_tags(queue))
     for (engine, reason), number in summary.unguarded.items():
         yield sample("gangs.unguarded", number, tag("gang_engine", engine), tag("reason", reason))
     verdicts = picture.verdicts
-    for (queue, blocker), number in verdicts.blocked.items():
-        yield sample("gangs.blocked", number, *queue_tags(queue), tag("blocker", blocker))
+    for name, key, counted in (
+        ("members", "member_state", summary.members),
+        ("gangs.stalled", "stall_reason", summary.stalled),
+        ("gangs.blocked", "blocker", verdicts.blocked),
+    ):
+        for (queue, what), number in counted.items():
+            yield sample(name, number, *queue_tags(queue), tag(key, what))
     if verdicts.deadlocked:
         yield sample("gangs.deadlocked", len(verdicts.deadlocked))
     for resource, amount in verdicts.deadlocked_gpus.items():
         yield sample("gpus.deadlocked", amount, tag("gpu_resource", resource))
-
-
-def _member_counts(gang: GangView) -> list[tuple[str, int]]:
-    counts = [(name, gang.classes.get(name, 0)) for name in CLASSES]
-    return [(name, number) for name, number in (*counts, (MISSING, gang.missing)) if number]
-
-
-def chosen(picture: Picture, options: EmitOptions) -> list[GangView]:
-    """Return the gangs that get series of their own, before the cap: first who wastes most, then who waits for most."""
-    wanted: dict[str, Callable[[GangView], bool]] = {
-        "attention": lambda gang: gang.attention or gang.key in picture.verdicts.deadlocked,
-        "all": lambda _gang: True,
-        "none": lambda _gang: False,
-    }
-    gangs = [gang for gang in picture.views if wanted[options.per_gang](gang)]
-    return sorted(
-        gangs,
-        key=lambda gang: (
-            -sum(gang.idle.values()),
-            -sum(gang.requested.values()) * (0.0 if gang.since is None else _age(picture, gang.since)),
-            gang.key,
-        ),
-    )
-
-
-def _one_gang(picture: Picture, options: EmitOptions) -> Iterator[Sample]:
-    gangs = chosen(picture, options)
-    yield sample("series.dropped", max(0, len(gangs) - options.max_gangs))
-    for gang in gangs[: options.max_gangs]:
-        tags = (
-            tag("gang", gang.name),
-            *queue_tags(gang.queue),
-            tag("owner_kind", gang.owner_kind),
-            tag("kueue_workload_priority_class", gang.priority_class),
-            *(tag(options.label_tags[label], value) for label, value in gang.labels if label in options.label_tags),
-        )
-        for name, number in _member_counts(gang):
-            yield sample("gang.members", number, *tags, tag("member_state", name))
-        if gang.required is not None:
-            yield sample("gang.required", gang.required, *tags)
-        if gang.state and gang.since is not None:
-            yield sample("gang.state_seconds", _age(picture, gang.since), *tags, tag("gang_state", gang.state))
-        for name, amounts in (
-            ("gang.gpus_requested", gang.requested),
-            ("gang.gpus_allocated", gang.allocated),
-            ("gang.gpus_idle", gang.idle),
-            ("gang.gpus_reserved", gang.reserved),
-        ):
-            for resource, amount in amounts.items():
-                yield sample(name, amount, *tags, tag("gpu_resource", resource))
-        if gang.key in picture.verdicts.blockers:
-            yield sample("gang.blocked", 1, *tags, tag("blocker", picture.verdicts.blockers[gang.key]))
-        if gang.requeues:
-            yield sample("gang.requeues", gang.requeues, *tags)
-        yield from gang_domains(picture, gang, tags)
 
 
 def _pod_gpus(picture: Picture) -> Iterator[Sample]:

@@ -63,10 +63,11 @@ def _durations(name: str, seconds: Sequence[float], tags: Tags) -> Iterator[Samp
 
 
 def spent(found: Spent) -> Iterator[Sample]:
-    """Tell the GPU-seconds since the run before."""
+    """Tell the GPU-seconds since the run before, and what those cost that were idle."""
     rows: tuple[tuple[str, str, Mapping], ...] = (  # type: ignore[type-arg]
         ("gpus.allocated_seconds", "gpu_use", found.allocated),
         ("gpus.idle_seconds", "idle_reason", found.idle),
+        ("gpus.idle_cost", "idle_reason", found.cost),
     )
     for name, key, amounts in rows:
         for (queue, resource, what), amount in amounts.items():

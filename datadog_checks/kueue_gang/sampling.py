@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from datadog_checks.kueue_gang.catalog import OWN, Metric
-from datadog_checks.kueue_gang.derive.picture import Queue
+from datadog_checks.kueue_gang.derive.picture import Picture, Queue
 
 #: Longest value of a tag; Datadog cuts tags at 200 characters.
 MAX_TAG = 200
@@ -26,6 +26,11 @@ class Sample(NamedTuple):
 def sample(name: str, value: float, *tags: str) -> Sample:
     """Return a value of a metric of the catalog."""
     return Sample(OWN[name], value, tags)
+
+
+def age(picture: Picture, since: float) -> float:
+    """Return an age in seconds; clocks that disagree never make it negative."""
+    return max(0.0, picture.now - since)
 
 
 @lru_cache(maxsize=4096)

@@ -7,18 +7,24 @@ The one place where an option's name meets the part that it steers. The commands
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from datadog_checks.kueue_gang.config_models.conversions import HTTP_OPTIONS
 from datadog_checks.kueue_gang.config_models.validators import slot_parts, taint_parts
-from datadog_checks.kueue_gang.derive.rules import GANG_KINDS, Rules
-from datadog_checks.kueue_gang.emit import EmitOptions
-from datadog_checks.kueue_gang.facts import jobs, nodes, pods, queues, rejections, topology, workloads
+from datadog_checks.kueue_gang.derive.rules import GANG_KINDS, Rules, TrainingRule
+from datadog_checks.kueue_gang.emit_gang import EmitOptions
+from datadog_checks.kueue_gang.facts import jobs, nodes, pods, queues, rejections, topology, trainjobs, workloads
 from datadog_checks.kueue_gang.facts.podgroups import ENGINES
 from datadog_checks.kueue_gang.facts.pods import Toleration
 from datadog_checks.kueue_gang.facts.quantity import GpuResources
+from datadog_checks.kueue_gang.options import thaw
+from datadog_checks.kueue_gang.sources.prometheus import ACTIVITY_QUERY
 from datadog_checks.kueue_gang.sources.resources import Reducer, Resource, resources
+from datadog_checks.kueue_gang.sources.samples import ACTIVITY_METRICS, NAMESPACE_LABELS, POD_LABELS
+from datadog_checks.kueue_gang.sources.targets import PodTarget, PrometheusTarget, Targets, TrainJobTarget
 
 if TYPE_CHECKING:
     from datadog_checks.kueue_gang.config_models import InstanceConfig
@@ -42,6 +48,20 @@ def rules(config: "InstanceConfig") -> Rules:
         topology_levels=tuple(config.topology_levels or ()),
         slots=tuple(parts for slot in config.slots or () if (parts := slot_parts(slot))),
         elastic_flavors=frozenset(config.elastic_flavors or ()),
+        activity=bool(config.activity),
+        inactive_after=float(config.inactive_after_seconds or 0),
+        training=tuple(_training_rule(source) for source in config.training or ()),
+        prices=tuple((config.gpu_hourly_price or {}).items()),
+    )
+
+
+def targets(config: "InstanceConfig") -> Targets:
+    """Return the options that say where signals are read."""
+    return Targets(
+        activity=_target(config.activity, _ACTIVITY) if config.activity else None,
+        training=tuple(
+            TrainJobTarget() if source.get("train_jobs") else _target(source, {}) for source in config.training or ()
+        ),
     )
 
 
@@ -59,7 +79,9 @@ def emit_options(config: "InstanceConfig") -> EmitOptions:
 def wanted_resources(options: Rules) -> tuple[Resource, ...]:
     """Return the resources to read: all but what the engines have that are not wanted."""
     unwanted = {engine.source for engine in ENGINES if not options.engine(engine.name)}
-    if len(unwanted) == len(ENGINES):
+    if not any(source.train_jobs for source in options.training):
+        unwanted.add(trainjobs.TRAIN_JOBS)
+    if unwanted >= {engine.source for engine in ENGINES}:
         # Only these have a scheduler that rejects gangs.
         unwanted.add(rejections.EVENTS)
     return tuple(row for row in resources(_reducers(options)) if row.api_source not in unwanted)
@@ -80,8 +102,44 @@ def _reducers(options: Rules) -> Mapping[str, Reducer]:
         "resourceflavors": queues.resource_flavor,
         "topologies": topology.topology,
         rejections.EVENTS: rejections.rejection_event,
+        trainjobs.TRAIN_JOBS: trainjobs.train_job,
         **{engine.source: engine.reducer(gpus, labels) for engine in ENGINES},
     }
+
+
+#: What an option `activity` leaves out: the port is that of dcgm-exporter, the labels are those of its versions.
+_ACTIVITY: Final = {
+    "port": 9400,
+    "metrics": ACTIVITY_METRICS,
+    "query": ACTIVITY_QUERY,
+    "namespace_labels": NAMESPACE_LABELS,
+    "pod_labels": POD_LABELS,
+}
+#: Key of an option -> field of the target, which holds a sequence.
+_LISTED: Final = {"metric": "metrics", "namespace_label": "namespace_labels", "pod_label": "pod_labels"}
+
+
+def _target(source: Mapping[str, Any], default: Mapping[str, Any]) -> PodTarget | PrometheusTarget:
+    """Return the target of a source; what neither it nor `default` sets, the target itself does."""
+    kind = PodTarget if "label_selector" in source else PrometheusTarget
+    given = {"url" if key == "prometheus_url" else key: value for key, value in source.items()}
+    given |= {_LISTED[key]: (given.pop(key),) for key in _LISTED.keys() & given.keys()}
+    known = {one.name for one in fields(kind)}
+    wanted = {key: value for key, value in {**default, **given}.items() if key in known}
+    return kind(**wanted, http={key: thaw(given[key]) for key in given.keys() & HTTP_OPTIONS})
+
+
+def _training_rule(source: Mapping[str, Any]) -> TrainingRule:
+    """Return how the samples of a source of training are understood."""
+    train_jobs = bool(source.get("train_jobs"))
+    return TrainingRule(
+        unit=source.get("unit", ""),
+        over_ranks=source.get("over_ranks", "sum"),
+        stalled_after=float(source.get("stalled_after_seconds", 300)),
+        train_jobs=train_jobs,
+        # Of pods the metric is what is read, and no choice is left.
+        metric=source.get("metric", "") if train_jobs else "",
+    )
 
 
 def _toleration(taint: str) -> Toleration:

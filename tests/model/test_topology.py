@@ -19,7 +19,8 @@ from datadog_checks.kueue_gang.derive.deriver import derive
 from datadog_checks.kueue_gang.derive.domains import LayoutFigures, LevelFigures
 from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.transitions import Memory
-from datadog_checks.kueue_gang.emit import EmitOptions, Report, samples
+from datadog_checks.kueue_gang.emit import Report, samples
+from datadog_checks.kueue_gang.emit_gang import EmitOptions
 from datadog_checks.kueue_gang.facts.pods import Toleration
 from lab.replay import CAPTURES, Recording
 from tests.model.build import (

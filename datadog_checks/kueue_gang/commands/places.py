@@ -6,12 +6,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from datadog_checks.kueue_gang.derive.activity import ACTIVITY
 from datadog_checks.kueue_gang.derive.domains import LevelFigures
 from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Picture
 from datadog_checks.kueue_gang.derive.placement import VIOLATION
+from datadog_checks.kueue_gang.derive.watch import THROUGHPUT
 
 #: What is counted for a signal that is not about gangs.
 _ITEMS: Final = {"placement": "node"}
+#: Signals that a command does not read: there is nothing to say about them.
+_UNASKED: Final = frozenset({ACTIVITY, THROUGHPUT})
 
 
 def lines(picture: Picture) -> list[str]:
@@ -103,12 +107,17 @@ def _level_json(level: LevelFigures, *, free_known: bool) -> dict[str, object]:
     }
 
 
+def _unseen(picture: Picture) -> list[tuple[tuple[str, str], int]]:
+    """Return what cannot be seen, without the signals for which a command does not ask."""
+    return sorted(one for one in picture.unobservable.items() if one[0][0] not in _UNASKED)
+
+
 def unobservable(picture: Picture) -> list[str]:
     """Return a line for each signal that cannot be seen, with the reason."""
     return [
         f"not observable: {signal} of {number} {_ITEMS.get(signal, 'gang')}{'' if number == 1 else 's'} "
         f"({reason.replace('_', ' ')})"
-        for (signal, reason), number in sorted(picture.unobservable.items())
+        for (signal, reason), number in _unseen(picture)
     ]
 
 
@@ -116,5 +125,5 @@ def unobservable_json(picture: Picture) -> list[dict[str, object]]:
     """Return the same for `--json`."""
     return [
         {"signal": signal, "reason": reason, f"{_ITEMS.get(signal, 'gang')}s": number}
-        for (signal, reason), number in sorted(picture.unobservable.items())
+        for (signal, reason), number in _unseen(picture)
     ]

@@ -6,9 +6,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from datadog_checks.kueue_gang.derive.activity import ActivityBook
 from datadog_checks.kueue_gang.derive.kueue import Kueue
 from datadog_checks.kueue_gang.derive.placement import NOWHERE, Places
+from datadog_checks.kueue_gang.derive.prices import Prices
 from datadog_checks.kueue_gang.derive.rules import Rules
+from datadog_checks.kueue_gang.derive.throughput import ThroughputBook
 from datadog_checks.kueue_gang.facts.nodes import Node
 from datadog_checks.kueue_gang.facts.pods import Pod
 
@@ -22,6 +25,7 @@ class Context:
     the names known to serve gangs, `workloads_known` is False where Kueue is there and its Workloads were not read,
     `nodes_in_step` is False where nodes may have come that are not known, `kueue` has Kueue's other objects,
     `places` is what placement is judged by. `doubted` are the namespaces with pods that could not be understood.
+    `activity` and `throughput` tell what the signals of GPUs and jobs say, `prices` what GPUs cost.
     """
 
     rules: Rules
@@ -30,6 +34,9 @@ class Context:
     unreadable_nodes: frozenset[str]
     queues: Mapping[tuple[str, str], str]
     schedulers: frozenset[str]
+    activity: ActivityBook
+    throughput: ThroughputBook
+    prices: Prices
     workloads_known: bool = True
     nodes_in_step: bool = True
     kueue: Kueue = field(default_factory=Kueue)

@@ -12,7 +12,7 @@ is told of the components (`told.Told`), and Permit waiters are settled over all
 changes give the same picture, which the tests hold for any series.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 
 from datadog_checks.kueue_gang.derive.closeup import Seen
 from datadog_checks.kueue_gang.derive.components import Component, Components, names_of_pod, put
@@ -25,14 +25,7 @@ from datadog_checks.kueue_gang.derive.judging import Judge
 from datadog_checks.kueue_gang.derive.kueue import KueueObjects
 from datadog_checks.kueue_gang.derive.members import lost_at, readiness
 from datadog_checks.kueue_gang.derive.membership import WORKLOADS, membership
-from datadog_checks.kueue_gang.derive.permit import (
-    ANY_UNPLACED,
-    CERTAIN,
-    POSSIBLE,
-    Candidate,
-    settle_by_count,
-    settle_by_room,
-)
+from datadog_checks.kueue_gang.derive.permit import Candidate
 from datadog_checks.kueue_gang.derive.picture import GangView, Gpus, Note, Picture, Summary, Verdicts, Workloads
 from datadog_checks.kueue_gang.derive.quota import QuotaBook
 from datadog_checks.kueue_gang.derive.rooms import Rooms
@@ -40,14 +33,12 @@ from datadog_checks.kueue_gang.derive.rules import Rules
 from datadog_checks.kueue_gang.derive.telling import Teller, unlabelled
 from datadog_checks.kueue_gang.derive.told import Told
 from datadog_checks.kueue_gang.derive.topology import TopologyLedger
-from datadog_checks.kueue_gang.derive.traces import Traces
 from datadog_checks.kueue_gang.derive.transitions import Key, Memory
+from datadog_checks.kueue_gang.derive.waiters import Waiters
+from datadog_checks.kueue_gang.derive.watch import Watch
 from datadog_checks.kueue_gang.facts.cluster import NOT_INSTALLED, Changes, Cluster, SchedulerCount
 from datadog_checks.kueue_gang.facts.nodes import Node
 from datadog_checks.kueue_gang.facts.pods import Pod
-
-#: Classes of members whose settling takes the whole cluster.
-_TO_SETTLE = frozenset({CERTAIN, POSSIBLE})
 
 
 def derive(cluster: Cluster, rules: Rules, memory: Memory, now: float) -> tuple[Picture, Memory]:
@@ -92,13 +83,11 @@ class Deriver:
         #: Gangs that were drawn before, and not yet in this run.
         self._gone: set[Key] = set()
         self._scheduler: SchedulerCount | None = None
-        self._context = Context(rules, {}, self._lost_from, frozenset(), self._queues, frozenset())
+        self._watch = Watch(rules)
+        books = self._watch.activity, self._watch.throughput, self._watch.prices
+        self._context = Context(rules, {}, self._lost_from, frozenset(), self._queues, frozenset(), *books)
         self._changes = Changes()
-        self._traces = Traces(rules)
-        self._sensitive = _TO_SETTLE
-        #: Components with members that wait or may wait, and those of them with members to settle, by id.
-        self._waiting: dict[int, Component] = {}
-        self._doubtful: dict[int, Component] = {}
+        self._waiters = Waiters(rules)
         self._told = Told(memory)
         #: None until the first reading: also a cluster in which there is nothing was read.
         self._picture: Picture | None = None
@@ -120,7 +109,9 @@ class Deriver:
         self._history.take(changes, self._queues, now)
         for component in reclassify.values():
             component.found = None
-        dirty |= reclassify | self._on_sensitivity(changes.scheduler) | self._with_pods(self._history.rejected)
+        if self._waiters.turned(changes.scheduler):
+            dirty |= {id(component): component for component in self._components}
+        dirty |= reclassify | self._with_pods({*self._history.rejected, *self._watch.take(changes, now)})
         nodes_changed = self._ledger.refresh()
         room = self._rooms.version
         self._rooms.refresh(nodes_changed, self._ledger.allocated, now)
@@ -130,19 +121,21 @@ class Deriver:
         stale, fresh = set[Key](), set[Key]()
         for component in removed:
             dirty.pop(id(component), None)
-            self._waiting.pop(id(component), None)
-            self._doubtful.pop(id(component), None)
+            self._waiters.forget(component)
             stale |= self._withdraw(component)
         for component in dirty.values():
             self._sort(component, now)
         moved = room != self._rooms.version or self._judge.behind
         moved |= bool(nodes_changed) or count_changed or figures_changed
-        if self._picture is None or seen_anew or dirty or removed or moved:
-            dirty |= self._settle(changes.scheduler)
+        redraw = self._picture is None or bool(seen_anew or dirty or removed or moved)
+        if redraw:
+            dirty |= self._waiters.settle(changes.scheduler, None if self._context.nodes is None else self._ledger)
             for component in dirty.values():
                 before = () if id(component) in reclassify else component.drawn.views
                 stale |= self._withdraw(component)
                 fresh |= self._draw(component, now, before)
+        turned = self._judge_headway(dirty, stale, fresh, now)
+        if self._picture is None or redraw or turned:
             self._told.forget(stale - fresh)
             self._history.gone(self._gone, now)
             self.teller.gone(self._gone)
@@ -150,10 +143,25 @@ class Deriver:
             # What the scheduler holds for waiters is known by now.
             self._rooms.refresh((), self._ledger.allocated, now)
             self._picture = self._assemble(now)
+        elif self._watch.on:
+            self._picture.unobservable = self._unobservable()
+        self._picture.headway = self._watch.headway if self._picture.pods_known else {}
         self._picture.happened = self._history.happened()
         self._picture.notes = self._notes(changes, now)
         self._picture.now = self._at = now
         return self._picture
+
+    def _judge_headway(self, drawn: Container[int], stale: set[Key], fresh: set[Key], now: float) -> bool:
+        """Judge how gangs get on, by the members that they have now; draw those again that stall, or do not any more.
+
+        `drawn` are the components that were drawn in this run. Returns whether there are such gangs.
+        """
+        turned = self._watch.judge()
+        for component in turned.values():
+            before = component.drawn.views
+            stale |= self._withdraw(component)
+            fresh |= self._draw(component, now, before, again=id(component) in drawn)
+        return bool(turned)
 
     def _notes(self, changes: Changes, now: float) -> list[Note]:
         """Return what is worth an event."""
@@ -187,8 +195,8 @@ class Deriver:
     # --- taking changes ----------------------------------------------------------------------------------------------
 
     def _take_nodes(self, changes: Changes) -> set[str]:
-        """Take nodes and flavors; return the nodes whose loss, return or place touches the pods on them."""
-        moved, look_of = set(), self._topology.places.look_of
+        """Take nodes and flavors; return the nodes whose loss, return, place or price touches the pods on them."""
+        moved, look_of, price_of = set(), self._topology.places.look_of, self._watch.prices.look_of
         for old, new in changes.nodes:
             name = (new or old).name  # type: ignore[union-attr] # one of the two is there
             self._lost_from.pop(name, None)
@@ -201,7 +209,8 @@ class Deriver:
                     self._lost_from[name] = turns_lost
             self._ledger.take_node(name, new)
             self._rooms.take_node(name, new)
-            if readiness(old) != readiness(new) or look_of(old) != look_of(new):
+            same = readiness(old) == readiness(new) and look_of(old) == look_of(new) and price_of(old) == price_of(new)
+            if not same:
                 moved.add(name)
         if changes.flavors:
             self._ledger.take_flavors(changes.flavors)
@@ -233,7 +242,7 @@ class Deriver:
     def _take_pod(self, old: Pod | None, new: Pod | None, touched: dict[int, Component]) -> None:
         self._ledger.take_pod(old, new)
         self._rooms.take_pod(old, new)
-        self._traces.take_pod(old, new)
+        self._waiters.traces.take_pod(old, new)
         if old and (new is None or old.ties is not new.ties):
             self._touch(old.namespace, names_of_pod(old), touched).pods.pop(old.name, None)
         if new:
@@ -284,6 +293,9 @@ class Deriver:
             frozenset(name for _, name in changes.unreadable.get("nodes", ())),
             self._queues,
             known_gang_schedulers(self._rules, changes.scheduler),
+            self._watch.activity,
+            self._watch.throughput,
+            self._watch.prices,
             workloads_known=changes.unread.get(WORKLOADS, NOT_INSTALLED) == NOT_INSTALLED,
             nodes_in_step="nodes" not in changes.behind,
             places=self._topology.places,
@@ -306,14 +318,6 @@ class Deriver:
         self._changes = Changes(unread=changes.unread, unreadable=changes.unreadable, behind=changes.behind)
         return changed
 
-    def _on_sensitivity(self, count: SchedulerCount | None) -> dict[int, Component]:
-        """Find which classes the scheduler's count may settle; return all components where that changed."""
-        sensitive = _TO_SETTLE if self._traces.shown(count) else _TO_SETTLE | frozenset(ANY_UNPLACED)
-        if sensitive == self._sensitive:
-            return {}
-        self._sensitive = sensitive
-        return {id(component): component for component in self._components}
-
     # --- deriving ----------------------------------------------------------------------------------------------------
 
     def _sort(self, component: Component, now: float) -> None:
@@ -335,43 +339,13 @@ class Deriver:
         component.found = membership(cluster, self._rules)
         component.classes = [classes_of(gang, self._context, now, known) for gang in component.found.gangs]
         component.settled = [(classes, False) for classes in component.classes]
-        self._register(component)
+        self._waiters.register(component)
 
-    def _register(self, component: Component) -> None:
-        doubtful = self._sensitive - {CERTAIN}
-        for holder, wanted in ((self._waiting, self._sensitive), (self._doubtful, doubtful)):
-            if any(not wanted.isdisjoint(classes) for classes in component.classes):
-                holder[id(component)] = component
-            else:
-                holder.pop(id(component), None)
+    def _draw(self, component: Component, now: float, before: tuple[GangView, ...], *, again: bool = False) -> set[Key]:
+        """Tell what is to be told of a component; return the gangs that are remembered for it.
 
-    def _settle(self, count: SchedulerCount | None) -> dict[int, Component]:
-        """Settle the Permit waiters of the cluster; return the components in which that changed something."""
-        if not self._doubtful:
-            # Those that wait for certain are known by themselves: nobody asks what they leave to others.
-            return {}
-        held = [(component, index) for component in self._waiting.values() for index in range(len(component.classes))]
-        candidates = [
-            Candidate(component.found.gangs[index], list(component.classes[index]))
-            for component, index in held
-            if component.found
-        ]
-        candidates.sort(key=lambda candidate: (candidate.gang.engine, candidate.gang.namespace, candidate.gang.name))
-        if self._context.nodes is not None:
-            settle_by_room(candidates, self._ledger)
-        settle_by_count(candidates, count, shows=self._sensitive == _TO_SETTLE)
-        settled = {id(candidate.gang): (candidate.classes, candidate.counted) for candidate in candidates}
-        changed = {}
-        for component in self._waiting.values():
-            gangs = component.found.gangs if component.found else ()
-            now_settled = [settled[id(gang)] for gang in gangs]
-            if now_settled != component.settled:
-                component.settled = now_settled
-                changed[id(component)] = component
-        return changed
-
-    def _draw(self, component: Component, now: float, before: tuple[GangView, ...]) -> set[Key]:
-        """Tell what is to be told of a component; return the gangs that are remembered for it."""
+        `again`: it was drawn in this run already, and what happened was told.
+        """
         if component.found is None:
             return set()
         candidates = [
@@ -380,8 +354,10 @@ class Deriver:
         memory = self._told.before(self._at)
         drawn, moments = draw(component.found, candidates, self._context, memory, now, before)
         self._judge.add(drawn.waits)
-        self._history.draw(moments, now)
-        self.teller.see(moments)
+        if not again:
+            self._history.draw(moments, now)
+            self.teller.see(moments)
+        self._watch.draw(component, drawn.runners)
         # One whose state cannot be known is still there.
         self._gone -= {view.key for view in drawn.views}
         self._quota.hold(drawn.without_pods)
@@ -393,6 +369,7 @@ class Deriver:
         if drawn is None:
             return set()
         self._judge.take_back(drawn.waits)
+        self._watch.withdraw(drawn.runners)
         self._gone |= {view.key for view in drawn.views}
         self._quota.hold(drawn.without_pods, -1)
         return drawn.keys
@@ -401,10 +378,6 @@ class Deriver:
         unread = self._changes.unread
         nodes_read, pods_read = "nodes" not in unread, "pods" not in unread
         told = self._told
-        unobservable = +told.unobservable
-        for schedulers, number in told.hidden.items():
-            if number and not all(map(self._traces.left_by, schedulers)):
-                unobservable["permit", "no_trace"] += number
         return Picture(
             now=now,
             views=told.views.values() if pods_read else (),
@@ -413,13 +386,25 @@ class Deriver:
             nodes=self._ledger.totals() if nodes_read else None,
             free_known=nodes_read and pods_read,
             pods_known=pods_read,
-            unobservable={**(unobservable if pods_read else {}), **self._topology.unobservable(nodes_read=nodes_read)},
+            unobservable=self._unobservable(),
             workloads=self._told_workloads(unread),
             layouts=self._topology.figures() if nodes_read else None,
             quotas=self._quota.quotas(self._changes, self._topology),
             needed=self._topology.needed,
             verdicts=self._judge.verdicts(now, nodes_known=nodes_read) if pods_read else Verdicts(),
         )
+
+    def _unobservable(self) -> dict[tuple[str, str], int]:
+        of_nodes = self._topology.unobservable(nodes_read="nodes" not in self._changes.unread)
+        if "pods" in self._changes.unread:
+            return dict(of_nodes)
+        told = self._told
+        running = sum(number for (_, state), number in told.summary.states.items() if state == "running")
+        found = self._watch.unobservable(told.unobservable, running)
+        for schedulers, number in told.hidden.items():
+            if number and not all(map(self._waiters.traces.left_by, schedulers)):
+                found["permit", "no_trace"] += number
+        return {**found, **of_nodes}
 
     def _told_workloads(self, unread: Mapping[str, str]) -> Workloads | None:
         if WORKLOADS in unread:

@@ -16,23 +16,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from datadog_checks.kueue_gang.derive import gpus as gpu
+from datadog_checks.kueue_gang.derive.accounts import Accounts, Held
+from datadog_checks.kueue_gang.derive.activity import ACTIVITY
 from datadog_checks.kueue_gang.derive.blockers import UNBLOCKED, case_of
 from datadog_checks.kueue_gang.derive.context import Context
 from datadog_checks.kueue_gang.derive.gangs import Gang
 from datadog_checks.kueue_gang.derive.guard import is_served_by_name, unguarded
 from datadog_checks.kueue_gang.derive.history import Moment
 from datadog_checks.kueue_gang.derive.judging import Wait
-from datadog_checks.kueue_gang.derive.members import HOLDING, PLACED, member_class
+from datadog_checks.kueue_gang.derive.members import HOLDING, PLACED, UP, member_class
 from datadog_checks.kueue_gang.derive.membership import Membership, Outsider
 from datadog_checks.kueue_gang.derive.permit import CERTAIN, POSSIBLE, Candidate, can_wait
 from datadog_checks.kueue_gang.derive.picture import NONE, GangView, Gpus, Queue, Staged
 from datadog_checks.kueue_gang.derive.placement import VIOLATION, Placement, place
 from datadog_checks.kueue_gang.derive.quota import without_pods
 from datadog_checks.kueue_gang.derive.stages import counts, stage_of, stage_since
+from datadog_checks.kueue_gang.derive.stalls import idle_stall
 from datadog_checks.kueue_gang.derive.states import FINISHED, UNPLACED, Shape, since, state_of
+from datadog_checks.kueue_gang.derive.throughput import Runner
 from datadog_checks.kueue_gang.derive.transitions import ATTENTION_AFTER, STILL, Key, Memory
 from datadog_checks.kueue_gang.facts.pods import Pod
-from datadog_checks.kueue_gang.facts.quantity import Units
+from datadog_checks.kueue_gang.facts.signals import NO_SAMPLE, NOT_CONFIGURED
 from datadog_checks.kueue_gang.facts.workloads import Workload
 
 NEVER = float("inf")
@@ -42,6 +46,8 @@ _MAY_HIDE_A_WAIT = frozenset({"new", "rejected", "unschedulable"})
 _ALARMING = frozenset({"partial", "degraded", "starting"})
 #: A gang may finish in part for this long before it needs attention: the rest holds its GPUs.
 _FINISHING_AT_MOST = 600.0
+#: States in which members tell how their gang gets on.
+_TELLING = frozenset({"running", "finishing"})
 _CERTAIN = frozenset({CERTAIN})
 _TERMINATING = frozenset({"terminating"})
 
@@ -52,7 +58,7 @@ class Drawn:
 
     `hidden` counts its gangs by the schedulers of members that may hide a Permit wait; whether they do depends on
     whether these schedulers leave traces. `until` is when the time alone changes something. `without_pods` is what its
-    Workloads reserve in vain, see `quota`.
+    Workloads reserve in vain, see `quota`; `runners` are the gangs to ask how they get on, where something tells.
     """
 
     views: tuple[GangView, ...]
@@ -64,6 +70,7 @@ class Drawn:
     memory: Memory
     until: float
     without_pods: Counter[tuple[str, str]]
+    runners: tuple[Runner, ...] = ()
 
     @property
     def keys(self) -> set[Key]:
@@ -74,7 +81,7 @@ class Drawn:
 #: There are thousands of components, and most have nothing of most kinds: they share it. None of it is written to.
 _NOTHING: Counter[Any] = Counter()
 _NO_MEMORY = Memory()
-_NO_GPUS = Gpus(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
+_NO_GPUS = Gpus(_NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
 NOT_DRAWN = Drawn((), (), (), _NO_GPUS, _NOTHING, _NOTHING, _NO_MEMORY, NEVER, _NOTHING)
 
 
@@ -130,7 +137,8 @@ class _Drawing:
         self.waits: list[Wait] = []
         self.moments: list[Moment] = []
         self.staged: list[Staged] = []
-        self.gpus = Gpus()
+        self.accounts = Accounts(context, now, self._change_at)
+        self.runners: list[Runner] = []
         self.unobservable: Counter[tuple[str, str]] = Counter()
         self.hidden: Counter[frozenset[str]] = Counter()
         self.until = NEVER
@@ -139,7 +147,7 @@ class _Drawing:
         self.attention: dict[Key, float] = {}
 
     def drawn(self) -> Drawn:
-        gpus = self.gpus
+        gpus = self.accounts.gpus
         return Drawn(
             views=tuple(self.views),
             waits=tuple(self.waits),
@@ -149,12 +157,14 @@ class _Drawing:
                 idle=gpus.idle or _NOTHING,
                 reserved=gpus.reserved or _NOTHING,
                 unknown=gpus.unknown or _NOTHING,
+                idle_price=gpus.idle_price or _NOTHING,
             ),
             unobservable=self.unobservable or _NOTHING,
             hidden=self.hidden or _NOTHING,
             memory=Memory(self.now, self.complete, self.attention) if self.complete or self.attention else _NO_MEMORY,
             until=self.until,
             without_pods=self.without_pods or _NOTHING,
+            runners=tuple(self.runners),
         )
 
     def gang(self, candidate: Candidate) -> None:
@@ -177,21 +187,14 @@ class _Drawing:
             self._tell(shape, state, counted_waits=candidate.counted)
 
     def outsiders(self, found: Iterable[Outsider]) -> None:
-        alike: Counter[tuple[Queue, Units, gpu.Situation]] = Counter()
         queues: dict[str, Queue] = {}
+        held = []
         for pod, workload, names_gone in found:
-            if not gpu.holds(pod):
-                continue
             name = workload.name if workload else ""
-            queue = queues.get(name)
-            if queue is None:
-                queue = queues[name] = self._queue(pod.namespace, NONE, workload)
-            lost = self.context.is_lost(pod, self.now)
-            self._change_at(self.context.lost_from.get(pod.node))
-            situation = gpu.Situation(None, names_gone, complete=False, lost=lost, deletion=pod.deletion)
-            alike[queue, pod.spec.gpus, situation] += 1
-        for (queue, units, situation), number in alike.items():
-            self._account(queue.namespace, units, number, situation, queue)
+            if name not in queues:
+                queues[name] = self._queue(pod.namespace, NONE, workload)
+            held.append((pod, queues[name], names_gone))
+        self.accounts.outsiders(held)
 
     def _change_at(self, time: float | None) -> None:
         if time is not None and self.now <= time < self.until:
@@ -200,7 +203,8 @@ class _Drawing:
     def _tell(self, shape: Shape, state: str | None, *, counted_waits: bool) -> None:
         gang = shape.gang
         queue = self._queue(gang.namespace, gang.engine, gang.workload)
-        allocated, idle = self._gpus_of(shape, state, queue)
+        began = since(state, shape, self.context.nodes or {}) if state else None
+        held = self._gpus_of(shape, state, queue, began)
         reported = self.rules.reports(gang.namespace)
         if state and state not in UNBLOCKED:
             self._wait(shape, queue if reported else None)
@@ -211,13 +215,13 @@ class _Drawing:
         for pod in waiters:
             gpu.add(reserved, pod.spec.gpus)
         for resource, amount in reserved.items():
-            self.gpus.reserved[queue, resource] += amount
+            self.accounts.gpus.reserved[queue, resource] += amount
         reasons = tuple(unguarded(gang, self.context.schedulers, workloads_known=self.context.workloads_known))
-        began = since(state, shape, self.context.nodes or {}) if state else None
         if state:
             self.moments.append(self._moment(shape, state, began, queue))
         placement = place(shape, self.context.nodes or {}, self.context.places, self.lay.get(gang.key))
         self._count_unobservable(shape, counted_waits=counted_waits)
+        stalled = self._stall(shape, state, began, held)
         self.views.append(
             GangView(
                 key=gang.key,
@@ -232,15 +236,18 @@ class _Drawing:
                 missing=0 if shape.ambiguous else shape.missing,
                 classes=dict(shape.counts),
                 requested=self._requested(shape),
-                allocated=allocated,
-                idle=idle,
+                allocated=held.allocated,
+                idle=held.idle,
                 reserved=gpu.spread(reserved),
                 requeues=gang.workload.requeues if gang.workload else 0,
                 permit_oldest=min((pod.nominated_at for pod in waiters if pod.nominated_at is not None), default=None),
                 unguarded=reasons,
                 unobservable=shape.unobservable,
-                attention=self._attention(shape, state, began, reasons, placement),
+                attention=self._attention(
+                    shape, state, began, alarmed=bool(reasons or stalled or _is_misplaced(placement))
+                ),
                 placement=placement,
+                stalled=stalled,
             )
         )
 
@@ -302,39 +309,12 @@ class _Drawing:
 
     # --- GPUs --------------------------------------------------------------------------------------------------------
 
-    def _gpus_of(self, shape: Shape, state: str | None, queue: Queue) -> tuple[dict[str, int], dict[str, int]]:
+    def _gpus_of(self, shape: Shape, state: str | None, queue: Queue, began: float | None) -> Held:
         gang = shape.gang
         complete = state == "stopping" and shape.each(lambda tally: tally.could_run >= tally.required)
-        allocated: dict[str, int] = {}
-        idle: dict[str, int] = {}
-        # Most members of a gang are held alike: they are put into their bucket together.
-        alike: Counter[tuple[Units, float | None, bool]] = Counter()
-        for pod, name in zip(gang.members, shape.classes, strict=True):
-            if name in HOLDING and pod.spec.gpus:
-                lost = name == "lost" or (name == "terminating" and self.context.is_lost(pod, self.now))
-                alike[pod.spec.gpus, pod.deletion, lost] += 1
-        for (units, deletion, lost), number in alike.items():
-            situation = gpu.Situation(state, gang.orphan, complete, lost, deletion)
-            gpu.add(allocated, units, number)
-            if self._account(gang.namespace, units, number, situation, queue):
-                gpu.add(idle, units, number)
-        if gang.source_down:
-            self.gpus.unknown.update(allocated)
-        return allocated, idle
-
-    def _account(self, namespace: str, units: Units, number: int, situation: gpu.Situation, queue: Queue) -> bool:
-        """Put the GPUs of some pods into their bucket; tell whether they are idle."""
-        self._change_at(situation.deletion)
-        if self.rules.reports(namespace):
-            use, reason = gpu.bucket(situation, self.now)
-        else:
-            # Pods of namespaces that are not reported hold GPUs all the same.
-            queue, use, reason = Queue(NONE, NONE, NONE, NONE), gpu.OTHER, ""
-        for resource, amount in units:
-            self.gpus.allocated[queue, resource, use] += amount * number
-            if reason:
-                self.gpus.idle[queue, resource, reason] += amount * number
-        return use == gpu.IDLE
+        situation = gpu.Situation(state, gang.orphan, complete, lost=False, deletion=None)
+        watched = state == "running" and self.rules.activity and self.rules.reports(gang.namespace)
+        return self.accounts.gang(gang, shape.classes, situation, queue, began if watched else None)
 
     def _requested(self, shape: Shape) -> dict[str, int]:
         gang = shape.gang
@@ -366,14 +346,25 @@ class _Drawing:
         elif can_wait(gang) and not counted_waits and any(shape.counts[name] for name in _MAY_HIDE_A_WAIT):
             self.hidden[frozenset(pod.spec.scheduler for pod in shape.pods(_MAY_HIDE_A_WAIT))] += 1
 
-    def _attention(
-        self,
-        shape: Shape,
-        state: str | None,
-        began: float | None,
-        reasons: tuple[str, ...],
-        placement: Placement | None,
-    ) -> bool:
+    def _stall(self, shape: Shape, state: str | None, began: float | None, held: Held) -> str:
+        """Return why a gang does not get on; count what nothing tells of it."""
+        gang, rules = shape.gang, self.rules
+        if rules.training and state in _TELLING:
+            members = tuple(shape.pods(UP))
+            runner = Runner(
+                gang.key, gang.namespace, gang.name, began, members, held.allocated, judged=state == "running"
+            )  # fmt: skip
+            self.runners.append(runner)
+        if state != "running":
+            return ""
+        if held.allocated and not rules.activity:
+            self.unobservable[ACTIVITY, NOT_CONFIGURED] += 1
+        elif held.unseen or (held.allocated and began is None):
+            self.unobservable[ACTIVITY, NO_SAMPLE] += 1
+        reason = idle_stall(held.inactive, sum(held.allocated.values()))
+        return reason or (self.context.throughput.stall(gang.key, began) if rules.training else "")
+
+    def _attention(self, shape: Shape, state: str | None, began: float | None, *, alarmed: bool) -> bool:
         key, workload = shape.gang.key, shape.gang.workload
         admitted = workload is None or workload.admitted
         patience = {
@@ -382,8 +373,7 @@ class _Drawing:
             "finishing": _FINISHING_AT_MOST,
         }
         due = began + patience[state] if state in patience and began is not None else None
-        misplaced = placement is not None and placement.verdict == VIOLATION
-        if reasons or misplaced or (due is not None and self.now > due):
+        if alarmed or (due is not None and self.now > due):
             self.attention[key] = STILL
             return True
         self._change_at(due)
@@ -406,3 +396,7 @@ class _Drawing:
             newest = max((pod.created for pod in shape.pods(HOLDING)), default=newest)
         if newest is not None:
             self.complete[key] = newest
+
+
+def _is_misplaced(placement: Placement | None) -> bool:
+    return placement is not None and placement.verdict == VIOLATION

@@ -24,6 +24,8 @@ from datadog_checks.kueue_gang.facts.pods import Pod, PodSpec, Toleration
 from datadog_checks.kueue_gang.facts.queues import ResourceFlavor
 
 BUSY, IDLE, OTHER = "busy", "idle", "other"
+#: Why GPUs are idle on which nothing runs.
+INACTIVE = "inactive"
 #: States of gangs whose GPUs work.
 _WORKING = frozenset({"running", "finishing"})
 #: States of gangs whose GPUs are held in vain; the state is the reason.
@@ -37,11 +39,11 @@ def holds(pod: Pod) -> bool:
 
 
 class Situation(NamedTuple):
-    """What decides the bucket of a pod that holds GPUs.
+    """What decides the bucket of the GPUs that a pod holds, or of a part of them.
 
     `state` is its gang's, None for a pod of no gang or of one that cannot be judged. `names_gone`: it names a gang that
     does not exist any more. `complete`: with its terminating members its gang would be complete. `lost`: its node is.
-    `deletion` is the end of its deletion grace, None for a pod that is not deleted.
+    `deletion` is the end of its deletion grace, None for a pod that is not deleted. `inactive`: nothing runs on them.
     """
 
     state: str | None
@@ -49,6 +51,7 @@ class Situation(NamedTuple):
     complete: bool
     lost: bool
     deletion: float | None
+    inactive: bool = False
 
 
 def bucket(situation: Situation, now: float) -> tuple[str, str]:
@@ -62,6 +65,8 @@ def bucket(situation: Situation, now: float) -> tuple[str, str]:
         return IDLE, "partial"
     if situation.lost:
         return IDLE, "lost"
+    if situation.state == "running" and situation.inactive:
+        return IDLE, INACTIVE
     # A stopping gang within its grace that is complete may be saving a checkpoint.
     if situation.state in _WORKING or situation.state == "stopping":
         return BUSY, ""
@@ -248,6 +253,11 @@ def add(amounts: dict[str, int], units: Iterable[tuple[str, int]], times: int = 
         amounts[resource] = amounts.get(resource, 0) + amount * times
 
 
+def total(units: Iterable[tuple[str, int]]) -> int:
+    """Return the units of all resources."""
+    return sum(amount for _, amount in units)
+
+
 def requested(
     pods: list[Pod], needs: Iterable[tuple[int, tuple[tuple[str, int], ...]]], required: int
 ) -> dict[str, int]:
@@ -268,7 +278,7 @@ def requested(
         for number, units in told:
             add(amounts, units, number)
         return amounts
-    requests = sorted((pod.spec.gpus for pod in pods), key=lambda units: (-sum(amount for _, amount in units), units))
+    requests = sorted((pod.spec.gpus for pod in pods), key=lambda units: (-total(units), units))
     for units in requests[:required]:
         add(amounts, units)
     if requests and required > len(requests):

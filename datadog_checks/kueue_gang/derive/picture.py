@@ -36,7 +36,8 @@ class GangView:
 
     `state` is None and `required` unknown where `unobservable` says why. `classes` counts the members by class.
     `permit_oldest` is the start of the longest certain Permit wait. `unguarded` lists the reasons of that name.
-    `placement` is None where no member lies in a topology.
+    `placement` is None where no member lies in a topology. `stalled` is why it does not get on, empty where it does, or
+    where nothing tells.
     """
 
     key: Key
@@ -60,6 +61,22 @@ class GangView:
     unobservable: str
     attention: bool
     placement: Placement | None = None
+    stalled: str = ""
+
+
+class Rate(NamedTuple):
+    """How fast a gang gets on: units a second, and the same for each of its GPUs where they are of one resource."""
+
+    unit: str
+    value: float
+    per_gpu: float | None
+
+
+class Headway(NamedTuple):
+    """How a gang gets on, as far as something tells: one rate a unit, and the progress in percent."""
+
+    rates: tuple[Rate, ...] = ()
+    progress: float | None = None
 
 
 @dataclass(slots=True)
@@ -67,14 +84,15 @@ class Gpus:
     """GPU units that pods hold or that are reserved for them.
 
     `allocated` is by (queue, resource, gpu_use), `idle` by (queue, resource, idle_reason), `reserved` by (queue,
-    resource). `unknown` counts by resource the GPUs of gangs whose source is down: how many of these are idle is not
-    known.
+    resource). `idle_price` is what idle ones cost an hour, in millionths of the currency, those without a price left
+    out. `unknown` counts by resource the GPUs of gangs whose source is down: how many of these are idle is not known.
     """
 
     allocated: Counter[tuple[Queue, str, str]] = field(default_factory=Counter)
     idle: Counter[tuple[Queue, str, str]] = field(default_factory=Counter)
     reserved: Counter[tuple[Queue, str]] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
+    idle_price: Counter[tuple[Queue, str, str]] = field(default_factory=Counter)
 
     def add(self, other: "Gpus") -> None:
         """Add the units of another."""
@@ -91,7 +109,7 @@ class Gpus:
                     del mine[key]
 
     def _pairs(self, other: "Gpus") -> Iterable[tuple[Counter[object], Counter[object]]]:
-        names = ("allocated", "idle", "reserved", "unknown")
+        names = ("allocated", "idle", "reserved", "unknown", "idle_price")
         return ((getattr(self, name), getattr(other, name)) for name in names)
 
 
@@ -101,7 +119,7 @@ class Summary:
 
     `queues` counts the gangs of each queue that have a state. `clocks` holds by (queue, state) when the clock of each
     gang began, `waits` by queue when the longest certain Permit wait of each gang began. `placements` counts the gangs
-    that ask for a place by (topology, level, flavor, verdict).
+    that ask for a place by (topology, level, flavor, verdict), `stalled` those that do not get on by (queue, reason).
     """
 
     queues: Counter[Queue] = field(default_factory=Counter)
@@ -109,6 +127,7 @@ class Summary:
     members: Counter[tuple[Queue, str]] = field(default_factory=Counter)
     unguarded: Counter[tuple[str, str]] = field(default_factory=Counter)
     placements: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
+    stalled: Counter[tuple[Queue, str]] = field(default_factory=Counter)
     clocks: dict[tuple[Queue, str], dict[Key, float]] = field(default_factory=lambda: defaultdict(dict))
     waits: dict[Queue, dict[Key, float]] = field(default_factory=lambda: defaultdict(dict))
 
@@ -128,6 +147,8 @@ class Summary:
             _keep(self.waits, queue, gang.key, gang.permit_oldest, sign)
         for reason in gang.unguarded:
             _count(self.unguarded, (queue.engine, reason), sign)
+        if gang.stalled:
+            _count(self.stalled, (queue, gang.stalled), sign)
         place = gang.placement
         if place and place.verdict:
             _count(self.placements, (place.topology, place.level, place.flavor, place.verdict), sign)
@@ -241,7 +262,8 @@ class Picture:
     what is complete. `unobservable` counts gangs by (signal, reason), nodes for the signal `placement`. `verdicts` tell
     why gangs do not run, `happened` what happened since the picture before. `workloads` is None where they were not
     read, `layouts` where nodes, flavors or Topologies were not. `needed` tells the least number of domains by level
-    that could hold a placement at present: ask it for few gangs.
+    that could hold a placement at present: ask it for few gangs. `headway` tells of the gangs how they get on of which
+    something tells; it changes with each run.
 
     It holds until the deriver takes the next changes: gangs, summary and GPUs are the deriver's own, since copies of
     them would grow with the cluster.
@@ -261,6 +283,7 @@ class Picture:
     notes: Sequence[Note] = ()
     layouts: Sequence[LayoutFigures] | None = None
     quotas: Quotas = field(default_factory=Quotas)
+    headway: Mapping[Key, Headway] = field(default_factory=dict)
     needed: Callable[[Placement], Mapping[str, int]] = field(default=lambda _placement: {}, compare=False)
 
     @property

@@ -29,7 +29,7 @@ from datadog_checks.kueue_gang.sources.errors import SourceError
 from datadog_checks.kueue_gang.sources.reader import Timing
 from datadog_checks.kueue_gang.sources.reflector import STALE, Reflector
 from datadog_checks.kueue_gang.sources.resources import TRAINING, Resource
-from datadog_checks.kueue_gang.sources.signals import SIGNALS, Heard, SignalReader
+from datadog_checks.kueue_gang.sources.signals import Heard, SignalReader
 
 SCHEDULER_METRICS = "scheduler_metrics"
 #: Seconds that the first reading waits for the first lists.
@@ -88,7 +88,7 @@ class Reading:
 class Collector:
     """Reads all sources."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one a source
         self,
         api: Api,
         resources: Iterable[Resource],
@@ -166,7 +166,7 @@ class Collector:
         errors |= heard.errors
         up = {one.source for one in health if one.up}
         unread = {source for source, reason in changes.unread.items() if source in _FIELDS and reason != NOT_INSTALLED}
-        lapsed = self._were_up & unread | (self._were_up - up) & {SCHEDULER_METRICS, *SIGNALS}
+        lapsed = self._were_up & unread | (self._were_up - up) & {SCHEDULER_METRICS}
         self._were_up |= up
         return Reading(
             changes, tuple(health), errors, after or before, self._api.now(), frozenset(lapsed), heard.bad_samples

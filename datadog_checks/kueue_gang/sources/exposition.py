@@ -64,9 +64,10 @@ def page(body: bytes, wanted: Iterable[str]) -> Page:
         for name in (wish, f"{wish}_total"):
             lines = list(_lines(body, name))
             if lines:
-                found = _parsed(lines)
+                # A line that is none may look to the parser as if it had another name.
+                found = [sample for sample in _parsed(lines) if sample.name == name]
                 broken += len(lines) - len(found)
-                samples += (sample for sample in found if sample.name == name and not sample.labels.keys() & _PARTS)
+                samples += (sample for sample in found if not sample.labels.keys() & _PARTS)
                 counters |= {name} if _counts(body, name) else set()
                 break
     if not samples and not broken:
@@ -114,18 +115,24 @@ _AFTER: Final = frozenset({b"{", b" ", b"\t"})
 
 def _parsed(lines: list[bytes]) -> list[Sample]:
     """Return the samples of lines; a line that is none costs itself."""
-    texts = [line.decode("utf-8", "replace").strip() for line in lines]
+    texts = [_bare(line.decode("utf-8", "replace").strip()) for line in lines]
     try:
         return _read(texts)
     except Exception:  # noqa: BLE001 - a parser meets foreign text here
         found = []
         for text in texts:
             try:
-                # An exemplar of OpenMetrics comes after the value.
-                found += _read([text.rpartition(" # {")[0] or text])
+                found += _read([text])
             except Exception:  # noqa: BLE001, S112 - it is counted by whoever asked for it
                 continue
         return found
+
+
+def _bare(text: str) -> str:
+    """Return a line without the exemplar that may come after the value, as in OpenMetrics."""
+    head, exemplar, _ = text.rpartition(" # {")
+    # Not in the middle of a label's value.
+    return head if exemplar and head.count('"') % 2 == 0 else text
 
 
 def _read(texts: list[str]) -> list[Sample]:

@@ -50,7 +50,7 @@ class FolderConnection(Connection):
         self.assumed = written if told is None else None
         self.clock_offset = (written if told is None else told) - clock()
 
-    def read(  # noqa: D417 - the rest means nothing here
+    def read(
         self,
         path: str,
         query: Query = {},  # noqa: ARG002, B006 - never changed

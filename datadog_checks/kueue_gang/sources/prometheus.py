@@ -151,7 +151,7 @@ class PrometheusSource(Source[str]):
         if known and not known & self._wanted:
             near = close(sorted(self._wanted), known)
             target = self._connection.target
-            advice = f"it has {', '.join(near)}" if near else f"none of its {len(known)} names comes close"
+            advice = harmless(f"it has {', '.join(near)}") if near else f"none of its {len(known)} names comes close"
             text = f"{target.name} {QUERY}: it has no metric {harmless(' or '.join(sorted(self._wanted)))}"
             self._unknown = SourceError("invalid", text, advice)
 

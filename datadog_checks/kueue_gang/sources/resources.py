@@ -29,8 +29,8 @@ class Resource:
     """A kind of object: where its lists are and what is made of them.
 
     `api_source` is its name in `source.*` metrics, `group` is empty for the core group, `needed_by` is the gang engine
-    or the option that makes no sense without it (None: the check itself). With `every_version` no version of an object is passed
-    over: what a Workload was for a moment is told too.
+    or the option that makes no sense without it (None: the check itself). With `every_version` no version of an object
+    is passed over: what a Workload was for a moment is told too.
     """
 
     api_source: str

@@ -67,7 +67,7 @@ class Source(ABC, Generic[Job]):
         self._ended.set()
         self._stopped = False
         self._quick = True
-        self._began = 0.0
+        self._began = self._deadline = 0.0
         self._found = Found()
         self._told: list[Told] = []
         self._error: SourceError | None = None
@@ -87,6 +87,7 @@ class Source(ABC, Generic[Job]):
             return
         self._told = []
         self._began = self._monotonic()
+        self._deadline = self._began + self._seconds
         self._ended.clear()
         threading.Thread(target=self._round, args=(jobs,), name=f"kueue-gang-{self.name}", daemon=True).start()
 
@@ -151,7 +152,7 @@ class Source(ABC, Generic[Job]):
     # --- the threads of a round --------------------------------------------------------------------------------------
 
     def _round(self, jobs: deque[Job]) -> None:
-        deadline = self._began + self._seconds
+        deadline = self._deadline
         last = deadline - min(self._connection.timeout, self._seconds / 2)
         workers = [
             threading.Thread(target=self._work, args=(jobs, last), name=f"kueue-gang-{self.name}-{number}", daemon=True)
@@ -165,6 +166,8 @@ class Source(ABC, Generic[Job]):
             self._connection.interrupt()
             for worker in workers:
                 worker.join(_AGAIN / len(workers))
+        # Until the next round nothing is sent: no idle connection is left, of pods there might be a thousand.
+        self._connection.close()
         self._conclude()
 
     def _work(self, jobs: deque[Job], last: float) -> None:
@@ -183,13 +186,23 @@ class Source(ABC, Generic[Job]):
 
     def _answer(self, job: Job) -> Told:
         try:
-            return self._ask(job)
+            told = self._ask(job)
+            if self._monotonic() < self._deadline:
+                return told
+            # What was cut off may look complete.
+            failure = self._late()
         except SourceError as error:
             failure = error.bare()
         except Exception as error:  # noqa: BLE001 - a thread that dies would leave the source silent for ever
             self._log.debug("%s", self.name, exc_info=True)
             failure = invalid(self._connection.target, "", f"the reader failed ({harmless(type(error).__name__)})")
+        if self._monotonic() >= self._deadline:
+            failure = self._late()
         return Told(self._failed(job, failure), failure)
+
+    def _late(self) -> SourceError:
+        text = f"{self._connection.target.name}: no whole answer within the time of a round, {self._seconds:g} s"
+        return SourceError("unreachable", text, "check the server and the network to it")
 
     def _conclude(self) -> None:
         now = self._monotonic()

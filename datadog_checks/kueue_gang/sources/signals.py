@@ -122,6 +122,11 @@ class SignalReader:
         }  # fmt: skip
         return Heard(signals, health, failures, dict(found.bad))
 
+    @property
+    def idle(self) -> bool:
+        """Tell whether no round runs."""
+        return all(source.idle for source in self._sources)
+
     def stop(self) -> None:
         """End all requests and threads soon, from any thread, and without waiting."""
         for source in self._sources:
