@@ -30,8 +30,8 @@ _NOISE: Final = 0.01
 _LOOK_SECONDS: Final = 0.001
 #: How long a rank waits for the others once the time of all is over.
 _LAST_SECONDS: Final = 2.0
-#: Steps that the gauge is taken over.
-_GAUGE_STEPS: Final = 8
+#: Steps that the gauge is taken over: half a second, as it is by default.
+_GAUGE_STEPS: Final = 20
 
 
 class Rank:
