@@ -91,12 +91,9 @@ def test_throughput_is_what_the_loop_counted(loop: TrainingLoop, aggregator: Agg
         assert runs.mean("gang.throughput_per_gpu", moments, unit="samples") == near(counted / (RANKS * GPUS))
         # A gauge is of a moment: of a loop that has its ups and downs some are between the samples.
         assert runs.mean("gang.throughput", moments, unit="by_gauge") == near(counted, 0.06)
-        for sent in runs.all[first + 1 :]:
-            # A third, for three ranks that are alike; each source has scrapes of its own, a step or so apart.
-            whole, largest = throughput(sent), throughput(sent, "by_fastest_rank")
-            assert whole is not None
-            assert largest is not None
-            assert 0.9 * whole / RANKS < largest < whole / 2
+        # The largest of three ranks that are alike but for their last steps; two of them would be more.
+        largest = runs.mean("gang.throughput", moments, unit="by_fastest_rank")
+        assert 0.95 * counted / RANKS < largest < counted / 2
         assert [sent for sent in runs.all if stalls(sent)] == []
         assert runs.all[-1].of("unobservable", signal="throughput") == []
 
