@@ -25,6 +25,7 @@ from datadog_checks.kueue_gang.derive.spent import Meter
 from datadog_checks.kueue_gang.emit import Emitter, Report
 from datadog_checks.kueue_gang.emit_gang import EmitOptions
 from datadog_checks.kueue_gang.facts.signals import TrainJob
+from lab.apiserver import ApiServer
 from lab.http_faults import Request
 from lab.replay import CAPTURES, Recording, ReplayServer, moments
 from tests.model.build import NOW
@@ -142,6 +143,10 @@ def everything() -> Iterator[tuple[AggregatorStub, list[Request]]]:
             for server.recording in story:
                 assert check.run() == ""
             check.cancel()
+    with ApiServer() as live:
+        _, report = run({"kube_api_url": live.url, "training": [{"train_jobs": True}]})
+        assert report == ""
+        requests += live.log
     send_signals()
     yield stub, requests
     stub.reset()
