@@ -77,20 +77,22 @@ def test_a_query_tells_what_scraping_tells(command: str, tmp_path: Path, aggrega
                 moments, windows = scraped.started[-number - 1 :], asked.started[-number - 1 :]
                 by_pods = scraped.mean("gang.throughput", moments, unit="samples")
                 by_query = asked.mean("gang.throughput", windows, unit="samples")
-                in_windows = [loop.rate(ended - WINDOW, ended) for ended in windows[1:]]
-                assert by_pods == near(loop.rate(moments[0], moments[-1]))
-                assert by_query == near(sum(in_windows) / len(in_windows))
-                assert by_query == near(by_pods)
+                counted = loop.rate(moments[0], moments[-1])
+                in_windows = sum(loop.rate(ended - WINDOW, ended) for ended in windows[1:]) / number
+                assert by_pods == near(counted)
+                assert by_query == near(in_windows)
+                # Those times are not quite the same, and on a busy machine the loop has its ups and downs.
+                assert by_query / in_windows == near(by_pods / counted)
                 assert [sent for sent in [*asked.all, *scraped.all] if stalls(sent)] == []
 
                 stopped = loop.stop(0)
                 until(lambda: both(asked, scraped, hangs), seconds=40)
                 promised = max(STALLED_AFTER, 3 * scraped.longest) + 4 * scraped.longest
-                assert STALLED_AFTER - INTERVAL <= scraped.first(hangs, stopped) - stopped <= promised
+                assert STALLED_AFTER - scraped.longest <= scraped.first(hangs, stopped) - stopped <= promised
                 # The rate of the last seconds is zero once none of them had a step, and that must last. Until then it
                 # falls, and for a moment the gang is just slow.
                 took = asked.first(hangs, stopped) - stopped
-                assert STALLED_AFTER + WINDOW - SCRAPES - INTERVAL <= took <= promised + WINDOW + SCRAPES
+                assert STALLED_AFTER + WINDOW - SCRAPES - asked.longest <= took <= promised + WINDOW + SCRAPES
 
                 loop.go_on(0)
                 until(lambda: both(asked, scraped, lambda sent: not stalls(sent)), seconds=20)
