@@ -21,7 +21,7 @@ help: ## list the targets
 demo: $(VENV)/.run ## an embedded cluster, the real check on it, and what it sends
 	@$(BIN)/python -m lab.demo $(ARGS)
 
-test: $(VENV)/.test ## the tests, without the soak and those that install the wheel (ARGS="-m packaging")
+test: $(VENV)/.test ## the tests, but for the soak, the wheel and a real Prometheus server (ARGS="-m prometheus")
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(VENV)/.test $(VENV)/.lint ## style, types and the layers of the code
