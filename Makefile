@@ -23,13 +23,13 @@ help: ## list the targets
 demo: $(VENV)/.run ## an embedded cluster, the real check on it, and what it sends
 	@$(BIN)/python -m lab.demo $(ARGS)
 
-preview: $(VENV)/.preview ## the dashboards of a simulated clusters as one page of HTML (ARGS="--scenario all": of each)
+preview: $(VENV)/.preview ## the dashboards of simulated clusters as one page of HTML (ARGS="--scenario all": of each)
 	@$(BIN)/python -m lab.preview $(ARGS)
 
 pictures: $(VENV)/.pictures ## look at that page in Chromium, and write the pictures of the README (needs chromium)
 	@$(BIN)/python -m lab.preview $(SHOWN:%=--scenario %) --check --pictures images $(ARGS)
 
-test: $(VENV)/.test ## the tests, without the soak and those that install the wheel (ARGS="-m packaging")
+test: $(VENV)/.test ## the tests, but for the soak, the wheel and a real Prometheus server (ARGS="-m prometheus")
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(VENV)/.test $(VENV)/.lint ## style, types and the layers of the code

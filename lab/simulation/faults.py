@@ -6,12 +6,12 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lab.apiserver import ApiServer
+from lab.http_faults import Row
 from lab.simulation.scenario import Fault, Refusal, Requota, Slowness, Unlabel
 from lab.simulation.state import Job, Node, Pod, stamp
 
 if TYPE_CHECKING:
-    from lab.simulation.world import World
+    from lab.simulation.world import Server, World
 
 Undo = Callable[[], None]
 
@@ -43,10 +43,10 @@ class Faults:
         if undo:
             undo()
 
-    def show(self, server: ApiServer) -> None:
+    def show(self, server: "Server") -> None:
         """Have a server answer wrongly where it should."""
-        rows = [(path, what) for path, what in self._refused]
-        if [tuple(row) for row in server.faults] != rows:
+        rows: list[Row] = [(path, what) for path, what in self._refused]
+        if server.faults != rows:
             server.faults = rows
 
     # --- nodes -------------------------------------------------------------------------------------------------------
