@@ -18,10 +18,10 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(VENV)/.run ## an embedded cluster, the real check on it, and what it sends
+demo: $(VENV)/.run ## a simulated training cluster, the real check on it, and what it sends (ARGS="--scenario deadlock")
 	@$(BIN)/python -m lab.demo $(ARGS)
 
-test: $(VENV)/.test ## the tests, without the soak and those that install the wheel (ARGS="-m packaging")
+test: $(VENV)/.test ## the tests, but for the soak, the wheel and a real Prometheus server (ARGS="-m prometheus")
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(VENV)/.test $(VENV)/.lint ## style, types and the layers of the code

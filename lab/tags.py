@@ -73,7 +73,7 @@ TAGS: Final = (
     Tag("gang_partial", ("true", "false", "unknown"), "whether a part was placed: it never ran, or lost members"),
     Tag("api_source", _words(*API_SOURCES, "kueue_metrics", SCHEDULER_METRICS, *SIGNAL_SOURCES), "what is read"),
     Tag("reason", (OK, *get_args(Reason), "stale"), "how reading it went", "source.up"),
-    Tag("reason", ("nan", "inf", "range", "text"), "what the sample was instead of a number: also one that cannot be "
+    Tag("reason", ("nan", "inf", "other"), "what the sample was instead of a number: also one that cannot be "
         "true, or a line that is none", "source.bad_samples"),
     Tag("topology", (), "Topology of the flavor, `none` for the levels of `topology_levels`"),
     Tag("topology_level", (), "node label of the level"),

@@ -20,8 +20,16 @@ from datadog_checks.base.stubs.aggregator import AggregatorStub
 from datadog_checks.dev.utils import get_metadata_metrics
 
 from datadog_checks.kueue_gang import KueueGangCheck, catalog
+from datadog_checks.kueue_gang.derive.rules import TrainingRule
+from datadog_checks.kueue_gang.derive.spent import Meter
+from datadog_checks.kueue_gang.emit import Emitter, Report
+from datadog_checks.kueue_gang.emit_gang import EmitOptions
+from datadog_checks.kueue_gang.facts.signals import TrainJob
+from lab.apiserver import ApiServer
 from lab.http_faults import Request
 from lab.replay import CAPTURES, Recording, ReplayServer, moments
+from tests.model.build import NOW
+from tests.model.watched import Watched, beats, gauge, running
 from tests.sent import PREFIX, run
 
 ROOT = Path(__file__).parent.parent
@@ -93,6 +101,25 @@ def stories() -> Iterator[list[Recording]]:
     yield [replace(admitted, lists={**admitted.lists, "pods": nothing}, now=admitted.now + timedelta(seconds=60))]
 
 
+def send_signals() -> None:
+    """Send what there is to say of two gangs with signals: one does not get on, and half of its GPUs do nothing."""
+    check = KueueGangCheck("kueue_gang", {}, [{"collect_kubernetes": False}])
+    emitter, meter = Emitter(check, EmitOptions()), Meter(15)
+    watched = Watched(
+        *running("train", 2),
+        *running("eval", 2),
+        activity=True,
+        inactive_after=60.0,
+        training=(TrainingRule("tokens"), TrainingRule("", train_jobs=True)),
+        prices=(("nvidia.com/gpu", 2.5),),
+    )
+    job = TrainJob("team", "train", 12.5, {}, NOW)
+    for at in range(0, 91, 15):
+        signals = [*beats("train-0", at), *beats("train-1", at, busy=range(8))]
+        seen = watched.run(at, beats=signals, paces=[gauge("eval-0", at, 320.0)], jobs=[job])
+        emitter.emit(Report(seen.picture, (), spent=meter.read(seen.picture, at)), at)
+
+
 @pytest.fixture(scope="module")
 def everything() -> Iterator[tuple[AggregatorStub, list[Request]]]:
     """Run the check on every recording; return what was sent and what was asked for."""
@@ -116,6 +143,11 @@ def everything() -> Iterator[tuple[AggregatorStub, list[Request]]]:
             for server.recording in story:
                 assert check.run() == ""
             check.cancel()
+    with ApiServer() as live:
+        _, report = run({"kube_api_url": live.url, "training": [{"train_jobs": True}]})
+        assert report == ""
+        requests += live.log
+    send_signals()
     yield stub, requests
     stub.reset()
 

@@ -307,7 +307,7 @@ def test_bad_samples_are_counted(server: ApiServer, exporters: Exporters, aggreg
     exporters.pages = {addresses(1)[0]: "\n".join(lines).encode()}
     with running(server, aggregator, activity=scraped(exporters.port)) as made:
         made.run()
-        assert made.sent.by("source.bad_samples", "reason") == {"nan": 1, "range": 1}
+        assert made.sent.by("source.bad_samples", "reason") == {"nan": 1, "other": 1}
 
 
 # --- the time of a run -----------------------------------------------------------------------------------------------

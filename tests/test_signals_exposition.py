@@ -107,7 +107,7 @@ def test_one_of_two_metrics_is_enough() -> None:
 
 @pytest.mark.parametrize(
     ("value", "reason"),
-    [("NaN", "nan"), ("+Inf", "inf"), ("-Inf", "inf"), (-1, "range"), (2147483632, "range"), (9.22e18, "range")],
+    [("NaN", "nan"), ("+Inf", "inf"), ("-Inf", "inf"), (-1, "other"), (2147483632, "other"), (9.22e18, "other")],
 )
 def test_a_value_that_is_none_is_no_beat(value: object, reason: str) -> None:
     """What DCGM writes for a value that it has not, and what is no number, is neither active nor inactive."""

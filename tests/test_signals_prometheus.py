@@ -265,7 +265,7 @@ def test_a_huge_answer(server: Prometheus, monkeypatch: pytest.MonkeyPatch) -> N
         assert "more than 10000 bytes" in str(heard.errors["training 0"])
 
 
-@pytest.mark.parametrize(("value", "reason"), [("NaN", "nan"), ("+Inf", "inf"), ("-Inf", "inf"), ("seven", "text")])
+@pytest.mark.parametrize(("value", "reason"), [("NaN", "nan"), ("+Inf", "inf"), ("-Inf", "inf"), ("seven", "other")])
 def test_values_that_are_no_number(value: str, reason: str, server: Prometheus) -> None:
     """They are counted, and cost the pod that they are of."""
     server.result = vector(of("a", value), of("b", "4"))
@@ -289,7 +289,7 @@ def test_series_that_are_none(server: Prometheus) -> None:
     server.result = orjson.dumps({"status": "success", "data": {"resultType": "vector", "result": [*series, good]}})
     with asking(server) as made:
         heard = made.round()
-        assert heard.bad_samples == {"text": 3}
+        assert heard.bad_samples == {"other": 3}
         assert paces(heard) == [pace("b", 4)]
 
 

@@ -284,7 +284,7 @@ def test_a_node_that_falls_silent_loses_its_pods_after_five_minutes():
     assert node.conditions.status("Ready") == "Unknown"
     assert [taint["effect"] for taint in node.taints] == ["NoSchedule", "NoExecute"]
     assert lost.conditions.status("Ready") == "False"
-    assert lost.deletion is None
+    assert "DisruptionTarget" not in lost.conditions.all
     at(one, 475)
     assert lost.deletion is not None
     assert lost in node.pods

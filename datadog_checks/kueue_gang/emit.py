@@ -181,6 +181,14 @@ def phases(durations: Mapping[str, float]) -> list[Sample]:
 
 #: (name of the metric, tags).
 _Series = tuple[str, Tags]
+#: What only a signal tells ends also some time after that cannot be read any more.
+_TOLD_BY: Mapping[str, str] = {
+    "idle_reason:inactive": "activity",
+    "stall_reason:all_idle": "activity",
+    "stall_reason:some_idle": "activity",
+    "stall_reason:no_progress": "training",
+    "stall_reason:slow": "training",
+}
 
 
 class Emitter:
@@ -210,7 +218,8 @@ class Emitter:
 
         """
         found = samples(report, self._options)
-        return self.submit(found + self._tail(found, now, lapsed))
+        blind = frozenset(one.source for one in report.health if not one.up) & frozenset(_TOLD_BY.values())
+        return self.submit(found + self._tail(found, now, lapsed, blind))
 
     def submit(self, found: Iterable[Sample]) -> int:
         """Submit samples; zeros only of the metrics that are sent as 0."""
@@ -223,8 +232,10 @@ class Emitter:
                 number += 1
         return number
 
-    def _tail(self, found: list[Sample], now: float, lapsed: frozenset[str]) -> list[Sample]:
-        """Return the zeros of series that fell to zero or vanished a short while ago."""
+    def _tail(
+        self, found: list[Sample], now: float, lapsed: frozenset[str], blind: frozenset[str]
+    ) -> list[Sample]:  # fmt: skip
+        """Return the zeros of series that fell to zero or vanished a short while ago; `blind`: signals not read."""
         lost, self._lapsed = lapsed - self._lapsed, lapsed
         told: set[_Series] = set()
         for metric, value, tags in found:
@@ -238,10 +249,11 @@ class Emitter:
         for key in list(self._last):
             if key in told:
                 continue
-            if lost:
-                self._unknown[key] = self._unknown.get(key, frozenset()) | lost
+            unseen = lost | {_TOLD_BY[tag] for tag in key[1] if tag in _TOLD_BY} & blind
+            if unseen:
+                self._unknown[key] = self._unknown.get(key, frozenset()) | unseen
             causes = self._unknown.get(key)
-            if causes and causes & lapsed:
+            if causes and causes & (lapsed | blind):
                 continue
             if causes:
                 # Now it is known to be zero: its tail begins.

@@ -4,14 +4,15 @@
 """What goes wrong in a scenario, and how it is mended. A row of `Faults.KINDS` a kind."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lab.apiserver import ApiServer
+from lab.http_faults import Row
 from lab.simulation.scenario import Fault, Refusal, Requota, Slowness, Unlabel
 from lab.simulation.state import Job, Node, Pod, stamp
 
 if TYPE_CHECKING:
-    from lab.simulation.world import World
+    from lab.simulation.world import Server, World
 
 Undo = Callable[[], None]
 
@@ -33,20 +34,20 @@ class Faults:
     def _begin(self, fault: Fault) -> None:
         world = self._world
         what = getattr(fault, fault.kind)
-        world.tell(f"fault: {fault.kind} {what}")
+        world.tell(f"fault: {_said(fault)}")
         undo = self.KINDS[fault.kind](self, what)
         if fault.until is not None:
             world.engine.at(world.start + fault.until, lambda: self._mend(fault, undo))
 
     def _mend(self, fault: Fault, undo: Undo | None) -> None:
-        self._world.tell(f"mended: {fault.kind} {getattr(fault, fault.kind)}")
+        self._world.tell(f"mended: {_said(fault)}")
         if undo:
             undo()
 
-    def show(self, server: ApiServer) -> None:
+    def show(self, server: "Server") -> None:
         """Have a server answer wrongly where it should."""
-        rows = [(path, what) for path, what in self._refused]
-        if [tuple(row) for row in server.faults] != rows:
+        rows: list[Row] = [(path, what) for path, what in self._refused]
+        if server.faults != rows:
             server.faults = rows
 
     # --- nodes -------------------------------------------------------------------------------------------------------
@@ -257,3 +258,14 @@ class Faults:
         "idle": _idle,
         "slow": _slow,
     }
+
+
+def _said(fault: Fault) -> str:
+    """Return a fault in a few words."""
+    what = getattr(fault, fault.kind)
+    if is_dataclass(what):
+        parts = ((one.name, getattr(what, one.name)) for one in fields(what))
+        said = " ".join(f"{name}={', '.join(value) if isinstance(value, tuple) else value}" for name, value in parts)
+    else:
+        said = ", ".join(what) if isinstance(what, tuple) else what
+    return f"{fault.kind} {said}"

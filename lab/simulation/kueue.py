@@ -56,7 +56,7 @@ class Kueue:
         job.suspended = True
         self.workloads[one.name] = one
         one.conditions.set("PodsReady", "False", world.now, *_WAIT_START)
-        self._refuse(one, "PendingEvaluation", "The workload is pending evaluation")
+        world.touch(one)
         self.kick()
 
     def kick(self) -> None:

@@ -91,7 +91,7 @@ def _gauges(world: "World") -> dict[str, list[_Row]]:
 
 
 def _fresh(one: Workload) -> bool:
-    return one.conditions.reason("QuotaReserved") in {"PendingEvaluation", "WaitingForPreemptedWorkloads"}
+    return one.conditions.reason("QuotaReserved") in {"", "PendingEvaluation", "WaitingForPreemptedWorkloads"}
 
 
 def _usage(workloads: Iterable[Workload], flavor: str) -> dict[str, float]:

@@ -10,9 +10,10 @@ with ApiServer(clock=lambda: world.now) as server:
 """
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 from uuid import UUID
 
-from lab.apiserver import ApiServer
+from lab.http_faults import Row
 from lab.simulation import objects
 from lab.simulation.engine import Engine
 from lab.simulation.jobs import Jobs
@@ -45,6 +46,23 @@ _WORKLOADS = "workloads.kueue.x-k8s.io"
 _AGE = 30 * 86400.0
 
 Shown = Node | Pod | Job | PodGroup | Workload | SeenEvent
+
+
+class Server(Protocol):
+    """What shows objects: an `ApiServer`."""
+
+    @property
+    def faults(self) -> list[Row]:
+        """What goes wrong."""
+
+    @faults.setter
+    def faults(self, rows: list[Row]) -> None: ...
+
+    def apply(self, name: str, obj: Json) -> Json:
+        """Create or replace an object of a kind."""
+
+    def delete(self, name: str, own: str, namespace: str = "") -> Json | None:
+        """Delete an object."""
 
 
 class World:
@@ -235,7 +253,7 @@ class World:
 
     # --- how it is shown ---------------------------------------------------------------------------------------------
 
-    def show(self, server: ApiServer) -> None:
+    def show(self, server: Server) -> None:
         """Write what has changed to a server."""
         for kind, name, namespace in self._gone:
             server.delete(kind, name, namespace)
@@ -259,14 +277,14 @@ class World:
             return _GROUPS, objects.pod_group(one, job.members)
         return next((name, write(one)) for kind, name, write in _WRITERS if isinstance(one, kind))
 
-    def _show_configuration(self, server: ApiServer) -> None:
+    def _show_configuration(self, server: Server) -> None:
         for flavor in self.flavors.values():
             server.apply("resourceflavors", objects.flavor(flavor))
         topology = self.scenario.cluster.topology
         if topology:
             server.apply("topologies", objects.topology(topology, self.uid(), self.start - _AGE, _LEVELS))
 
-    def _show_queues(self, server: ApiServer) -> None:
+    def _show_queues(self, server: Server) -> None:
         for queue in self.local_queues.values():
             mine = [one for one in self.kueue.workloads.values() if one.job.queue == queue.name]
             above = self.cluster_queues[queue.cluster_queue]

@@ -76,6 +76,33 @@ def test_a_sample_of_work_ends_it_at_once() -> None:
     assert idle_for(watched, 60, "train-0", "train-1", start=1380).idle == 16
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_samples_at_one_time_the_active_one_counts(order: int) -> None:
+    """Two series may tell of one device; which comes first is chance. The streak begins a minute later."""
+    watched = watch(*running("train", 2, gpus=1))
+    found = {}
+    for at in range(0, 1021, 60):
+        pair = [beat("train-0", at), beat("train-0", at, active=at == 300)][::order]
+        found[at] = watched.run(at, beats=[*pair, beat("train-1", at, active=True)]).idle
+    assert [at for at, idle in found.items() if idle] == [960, 1020]
+
+
+def test_a_sample_of_work_that_comes_late() -> None:
+    """What ran at 650 is told with the run at 800: after the newest zero, at 780, ten minutes begin anew."""
+    watched = watch(*running("train", 2, gpus=1))
+    seen = None
+    for at in range(0, 781, 60):
+        seen = watched.run(at, beats=[beat("train-0", at), beat("train-1", at, active=True)])
+    assert seen is not None
+    assert seen.idle == 1
+    late = beat("train-0", 650, active=True)
+    found = {}
+    for at in range(800, 1500, 20):
+        samples = [late] if at == 800 else [beat("train-0", at)]
+        found[at] = watched.run(at, beats=[*samples, beat("train-1", at, active=True)]).idle
+    assert [at for at, idle in found.items() if idle] == list(range(1380, 1500, 20))
+
+
 def test_the_time_begins_when_the_gang_is_complete() -> None:
     """GPUs that did nothing while their gang waited for its last member are not called inactive when it comes."""
     group = pod_group("train", 2, created=3000)
@@ -147,8 +174,9 @@ def test_reasons_that_come_first() -> None:
     names = [f"train-{rank}" for rank in range(4)]
     for at in range(0, 661, 60):
         samples = [beat(name, at, device=device) for name in names for device in "ab"]
-        seen = watched.run(at, beats=[*samples, beat("over", at), beat("lost", at)])
+        seen = watched.run(at, beats=[*samples, beat("over", at)])
     assert seen.idle_by_reason() == {"inactive": 8, "terminating": 1, "lost": 1}
+    assert seen.unobservable("activity") == {}, "what a lost node does is no question"
     assert seen.gang("train").stalled == "some_idle"
 
 

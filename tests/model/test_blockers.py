@@ -136,6 +136,14 @@ def away(number: int, text: str, tie: Any = TRAIN, first: int = 0, **more: Any) 
     return [unscheduled(f"w{index}", tie, text, **more) for index in range(first, first + number)]
 
 
+def float_two() -> list[Json]:
+    """Return a gang of which two wait in Permit, without a trace of where, and a third did not fit."""
+    tie = of_group("other")
+    texts = (UNRESERVE, UNRESERVE, NO_GPU)
+    members = (unscheduled(f"o{index}", tie, text, scheduler=GANG_SCHEDULER) for index, text in enumerate(texts))
+    return [pod_group("other", 3), *members]
+
+
 def lone(name: str, where: str, gpus: int = 8) -> Json:
     """Return a pod of no gang that holds GPUs."""
     return ready(name, LONE, where, gpus=gpus)
@@ -859,6 +867,24 @@ PODS = (
         "two wait in Permit, by the scheduler's own count, and take the two nodes: the third does not fit",
         *nodes(2),
         *group(3, *away(2, UNRESERVE, scheduler=GANG_SCHEDULER), *away(1, NO_GPU, first=2, scheduler=GANG_SCHEDULER)),
+        scheduler=SchedulerCount(2, frozenset({GANG_SCHEDULER})),
+    ),
+    row(
+        "capacity-beside-waiters-that-show-no-node",
+        "capacity",
+        "two of another gang wait in Permit, by the scheduler's own count: wherever they do, two more do not fit",
+        *nodes(3),
+        *float_two(),
+        *group(2, *away(2, NO_GPU)),
+        scheduler=SchedulerCount(2, frozenset({GANG_SCHEDULER})),
+    ),
+    row(
+        "unknown-beside-waiters-that-show-no-node",
+        "unknown",
+        "both may fit beside them, or not: which nodes they hold is not known",
+        *nodes(4),
+        *float_two(),
+        *group(2, *away(2, NO_GPU)),
         scheduler=SchedulerCount(2, frozenset({GANG_SCHEDULER})),
     ),
     row(

@@ -83,6 +83,7 @@ SPACES = ("blue", "green")
 STATES = set(STATES_SENT)
 REASONS = {"no_trace", "forbidden", "not_configured", "no_label", "no_sample", "ambiguous"}
 IDLE_REASONS = {"partial", "degraded", "starting", "lost", "terminating", "inactive"}
+SIGNALS = {"permit", "guard", "required", "activity", "throughput"}
 UNGUARDED = {"scheduler_name", "min_member", "no_podgroup", "no_gang_scheduling"}
 TERMINAL = {"succeeded", "failed"}
 
@@ -668,7 +669,7 @@ def test_values_come_from_the_closed_lists(world: World):
         assert set(view.unguarded) <= UNGUARDED
         assert view.queue.engine in {"coscheduling", "kubernetes", "kueue", "job"}
     assert {reason for _, _, reason in seen.picture.gpus.idle} <= IDLE_REASONS
-    assert {signal for signal, _ in seen.picture.unobservable} <= {"permit", "guard", "required"}
+    assert {signal for signal, _ in seen.picture.unobservable} <= SIGNALS
     assert {reason for _, reason in seen.picture.unobservable} <= REASONS
 
 

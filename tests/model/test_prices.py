@@ -18,7 +18,7 @@ from tests.model.watched import Watched, beats, running
 QUEUE = Queue(TEAM, "none", "none", "coscheduling")
 POOL = "cloud.example/pool"
 #: An H100 of a reservation costs 2.50 an hour, one on demand 6.98, a MIG slice 0.40.
-PRICES = ((f"{POOL}=reserved", 2.5), (GPU, 6.98), ("nvidia.com/mig-*", 0.4))
+PRICES = ((f"{POOL}=reserved", 2.5), (GPU, 6.98), (MIG, 0.4))
 RESERVED = tuple(node(f"n{rank}", labels={POOL: "reserved"}) for rank in (0, 1))
 
 
@@ -54,8 +54,8 @@ def test_one_scenario() -> None:
 
 
 def test_the_node_label_wins_in_the_order_given() -> None:
-    """Then the first resource that fits; what nothing fits has no price."""
-    prices = Prices((("a=1", 1.0), ("b=1", 2.0), ("nvidia.com/*", 3.0), (GPU, 4.0)))
+    """Then the resource; what nothing fits has no price."""
+    prices = Prices((("a=1", 1.0), (GPU, 3.0), ("b=1", 2.0)))
 
     def on(**labels: str) -> int | None:
         made = Labels({}, ()).plus(labels)
@@ -92,7 +92,7 @@ def idle(*nodes: object, resource: str = GPU, prices: tuple[tuple[str, float], .
 
 
 def test_pods_of_no_gang_cost_too() -> None:
-    """A pod that should be gone; a resource by its glob; one without a price costs nothing that could be told."""
+    """A pod that should be gone; a MIG slice; one without a price costs nothing that could be told."""
     assert idle(node("n0", labels={POOL: "reserved"})) == {"terminating": 5_000_000}
     assert idle(node("n0", labels={POOL: "other"})) == {"terminating": 13_960_000}
     assert idle(node("n0"), resource=MIG) == {"terminating": 800_000}

@@ -19,6 +19,7 @@ from tests.model.build import (
     GPU,
     NOW,
     TEAM,
+    TIMEOUT,
     Json,
     Seen,
     bound,
@@ -28,6 +29,7 @@ from tests.model.build import (
     ready,
     succeeded,
     terminating,
+    unscheduled,
 )
 from tests.model.test_laws import MIG, told
 from tests.model.watched import Watched, beats, count, gauge, running
@@ -533,6 +535,17 @@ def test_a_node_of_the_same_cluster_changes_nothing() -> None:
         900, *running("train", 2), lost, paces=[count("train-0", 900, done), count("train-1", 900, done)]
     )
     assert stalled(seen) == "no_progress"
+
+
+def test_what_happens_in_the_run_of_a_stall_is_told_once() -> None:
+    """The gang is drawn for its new member, which is turned away, and again since it stalls: that is one rejection."""
+    objects = running("train", 2)
+    watched = watch(*objects)
+    done, _ = last(train(watched, 0, 600))
+    last(train(watched, 615, 885, 0.0, done))
+    spare = unscheduled("train-2", of_group("train"), TIMEOUT, created=-899, since=-899)
+    seen = watched.run(900, *objects, spare, paces=[count(f"train-{rank}", 900, done) for rank in (0, 1)])
+    assert (stalled(seen), sum(seen.picture.happened.rejected.values())) == ("no_progress", 1)
 
 
 def test_a_gang_that_is_gone_is_forgotten() -> None:

@@ -64,8 +64,16 @@ def unplaced(shape: Shape) -> Unplaced:
         nowhere.update(_place(pod) for pod in reserved if not pod.nominated)
     if alike:
         alike += nowhere
-    asks = (Ask(number, *place) for place, number in alike.items() if place[0])
-    return Unplaced(tuple(found), tuple(sorted(asks, key=repr)))
+    return Unplaced(tuple(found), _asks(alike))
+
+
+def nowhere(reserved: Iterable[Pod]) -> tuple[Ask, ...]:
+    """Return what Permit waiters hold of which it is not known where: it has to fit somewhere."""
+    return _asks(Counter(_place(pod) for pod in reserved if not pod.nominated))
+
+
+def _asks(alike: Counter[_Place]) -> tuple[Ask, ...]:
+    return tuple(sorted((Ask(number, *place) for place, number in alike.items() if place[0]), key=repr))
 
 
 def requested(

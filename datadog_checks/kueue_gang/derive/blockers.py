@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.asks import Alternatives, requested, unplaced
-from datadog_checks.kueue_gang.derive.fit import Fits
+from datadog_checks.kueue_gang.derive.fit import Ask, Fits
 from datadog_checks.kueue_gang.derive.fleet import LATER, SOON
 from datadog_checks.kueue_gang.derive.kueue import Kueue, Offer
 from datadog_checks.kueue_gang.derive.labels import would_fit_labelled
@@ -64,13 +64,15 @@ class Case(NamedTuple):
 class Outlook:
     """Whether what a gang asks for would fit, and what it lacks; each is found when it is asked for.
 
-    There are several alternatives where Kueue may still choose between flavors: one that fits is enough.
+    There are several alternatives where Kueue may still choose between flavors: one that fits is enough. What other
+    gangs hold nobody knows where has to fit beside: where it does not, nothing fits, and where it does, that what is
+    asked for fits is not `certain`.
     """
 
-    def __init__(self, alternatives: Alternatives, fits: Fits, *, certain: bool = True) -> None:
-        """Take what is to be placed and who knows what fits: not for `certain` where others wait nobody knows where."""
-        self.certain = certain
-        self._alternatives = alternatives
+    def __init__(self, alternatives: Alternatives, fits: Fits, beside: tuple[Ask, ...] = ()) -> None:
+        """Take what is to be placed, who knows what fits, and what others hold somewhere."""
+        self.certain = not beside
+        self._alternatives = tuple((*asks, *beside) for asks in alternatives)
         self._fits = fits
         self._known: dict[int, bool] = {}
 

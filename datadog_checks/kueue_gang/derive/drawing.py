@@ -18,6 +18,7 @@ from typing import Any
 from datadog_checks.kueue_gang.derive import gpus as gpu
 from datadog_checks.kueue_gang.derive.accounts import Accounts, Held
 from datadog_checks.kueue_gang.derive.activity import ACTIVITY
+from datadog_checks.kueue_gang.derive.asks import nowhere
 from datadog_checks.kueue_gang.derive.blockers import UNBLOCKED, case_of
 from datadog_checks.kueue_gang.derive.context import Context
 from datadog_checks.kueue_gang.derive.gangs import Gang
@@ -290,14 +291,15 @@ class _Drawing:
     def _wait(self, shape: Shape, queue: Queue | None) -> None:
         """Tell of a gang that does not run what it takes to find out why."""
         gang = shape.gang
-        reserved = tuple((pod.nominated, pod.spec.gpus) for pod in shape.pods(_CERTAIN) if pod.spec.gpus)
+        waiters = shape.pods(_CERTAIN) if shape.counts[CERTAIN] else []
+        reserved = tuple((pod.nominated, pod.spec.gpus) for pod in waiters if pod.spec.gpus)
         held: dict[str, Counter[str]] = {}
         for name, units in (*((pod.node, pod.spec.gpus) for pod in shape.pods(PLACED) if pod.spec.gpus), *reserved):
             held.setdefault(name, Counter()).update(dict(units))
         going = shape.pods(_TERMINATING) if shape.counts["terminating"] else []
         loses = any(self.context.is_lost(pod, self.now) for pod in going)
         case = case_of(shape, self.context.kueue, self.now, loses=loses)
-        self.waits.append(Wait(gang.key, queue, case, held, reserved, whole=not shape.missing))
+        self.waits.append(Wait(gang.key, queue, case, held, reserved, nowhere(waiters), whole=not shape.missing))
         self._change_at(gang.workload.requeue_at if gang.workload else None)
 
     def _queue(self, namespace: str, engine: str, workload: Workload | None) -> Queue:

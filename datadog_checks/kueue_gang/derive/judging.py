@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from datadog_checks.kueue_gang.derive.blockers import Case, Outlook, blocker, takes_nodes
 from datadog_checks.kueue_gang.derive.deadlock import Holder, deadlocked
+from datadog_checks.kueue_gang.derive.fit import Ask
 from datadog_checks.kueue_gang.derive.picture import Queue, Verdicts
 from datadog_checks.kueue_gang.derive.rooms import Held, Rooms
 from datadog_checks.kueue_gang.derive.transitions import Key
@@ -31,8 +32,8 @@ class Wait(NamedTuple):
     """A gang that does not run.
 
     `queue` is None where the gang is not reported. `held` are the GPUs that it holds by node and resource, with the
-    reserved ones, and `reserved` those that the scheduler holds for its certain Permit waiters. `whole` tells that none
-    of its pods is missing.
+    reserved ones, and `reserved` those that the scheduler holds for its certain Permit waiters; `floating` is what it
+    holds nobody knows where. `whole` tells that none of its pods is missing.
     """
 
     key: Key
@@ -40,6 +41,7 @@ class Wait(NamedTuple):
     case: Case
     held: Held
     reserved: tuple[tuple[str, Units], ...]
+    floating: tuple[Ask, ...]
     whole: bool
 
 
@@ -60,8 +62,8 @@ class Judge:
         self._blocked: Counter[tuple[Queue, str]] = Counter()
         self._holders: dict[Key, Holder] = {}
         self._deadlocked: frozenset[Key] = frozenset()
-        #: Gangs with Permit waiters of which only the scheduler's count is known: what room they take is not.
-        self._floating: dict[Key, None] = {}
+        #: Gangs with Permit waiters of which only the scheduler's count is known: what they hold, they hold somewhere.
+        self._floating: dict[Key, tuple[Ask, ...]] = {}
         self._nodes_known = False
         self._deadlock_at = -1
         self._deadlock_time = 0.0
@@ -79,8 +81,9 @@ class Judge:
             if wait.whole and wait.held:
                 self._holders[wait.key] = Holder(wait.key, next(iter(wait.case.asks), ()), wait.held)
                 self._deadlock_at = -1
-            if any(not node for node, _ in wait.reserved):
-                self._float(wait.key, here=True)
+            if wait.floating:
+                self._floating[wait.key] = wait.floating
+                self._reopen()
             self._rooms.reserve((node, units) for node, units in wait.reserved if node)
 
     def take_back(self, waits: Iterable[Wait]) -> None:
@@ -95,8 +98,8 @@ class Judge:
                     holder.pop(wait.case, None)
             if self._holders.pop(wait.key, None):
                 self._deadlock_at = -1
-            if wait.key in self._floating:
-                self._float(wait.key, here=False)
+            if self._floating.pop(wait.key, None):
+                self._reopen()
             self._rooms.reserve(((node, units) for node, units in wait.reserved if node), -1)
 
     def verdicts(self, now: float, *, nodes_known: bool) -> Verdicts:
@@ -105,8 +108,7 @@ class Judge:
         again = list(self._open) if nodes_known != self._nodes_known else self._turn(version, now - self._at)
         for case in dict.fromkeys([*self._new, *again]):
             by_nodes = nodes_known and takes_nodes(case)
-            certain = not self._floating.keys() - self._by_case[case].keys()
-            look = Outlook(case.asks, self._rooms.fits, certain=certain) if by_nodes else None
+            look = Outlook(case.asks, self._rooms.fits, self._beside(case)) if by_nodes else None
             self._answer(case, blocker(case, look))
             if takes_nodes(case):
                 self._open.pop(case, None)
@@ -137,12 +139,13 @@ class Judge:
         most = len(self._open) if len(self._open) <= _FEW else ceil(share)
         return [case for case in islice(self._open, most) if self._open[case] != version]
 
-    def _float(self, key: Key, *, here: bool) -> None:
-        if here:
-            self._floating[key] = None
-        else:
-            del self._floating[key]
-        # What fits for certain has changed for everybody.
+    def _beside(self, case: Case) -> tuple[Ask, ...]:
+        """Return what gangs of other cases hold nobody knows where."""
+        here = self._by_case[case]
+        return tuple(ask for key, asks in sorted(self._floating.items()) if key not in here for ask in asks)
+
+    def _reopen(self) -> None:
+        """Ask all again: what fits beside others has changed for everybody."""
         self._open = dict.fromkeys(self._open, -1)
 
     def _answer(self, case: Case, answer: str) -> None:

@@ -50,7 +50,7 @@ class Meter:
         seconds, before = pace.at - self.at, self.value
         self.at, self.value, self.silent = pace.at, pace.value, False
         if self.counter:
-            done = pace.value - before if pace.value >= before else pace.value
+            done = pace.value - before if pace.value >= before else max(0.0, pace.value)
             self.rate = done / seconds
             if done > 0:
                 self.grown = pace.at

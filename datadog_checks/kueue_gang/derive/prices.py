@@ -3,14 +3,12 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """What a GPU costs, by the option `gpu_hourly_price`.
 
-A price belongs to a GPU resource (a glob, as in `gpu_resources`), or to the nodes that have a label. The first label of
-the option that the node has decides, then the first resource that fits. A GPU without a price costs nothing that could
-be told. Prices are kept as whole millionths of the currency, so that sums over thousands of GPUs that come and go stay
-exact.
+A price belongs to a GPU resource, or to the nodes that have a label. The first label of the option that the node has
+decides, then the resource. A GPU without a price costs nothing that could be told. Prices are kept as whole millionths
+of the currency, so that sums over thousands of GPUs that come and go stay exact.
 """
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 
 from datadog_checks.kueue_gang.facts.nodes import Node
 
@@ -34,10 +32,6 @@ class Prices:
             else:
                 self._resources.setdefault(name, round(price * MILLIONTHS))
 
-    def __bool__(self) -> bool:
-        """Tell whether there are any."""
-        return bool(self._labels or self._resources)
-
     def look_of(self, node: Node | None) -> int | None:
         """Return the price that a label of a node gives, None where none does: then the resource decides."""
         if not self._labels:
@@ -55,4 +49,4 @@ class Prices:
         """Return the price of a GPU, given what `look_of` says of its node; None where it has none."""
         if look is not None:
             return None if look == _UNKNOWN else look
-        return next((price for glob, price in self._resources.items() if fnmatchcase(resource, glob)), None)
+        return self._resources.get(resource)

@@ -169,4 +169,4 @@ def _must_be_metrics(body: bytes) -> None:
 
 def flaws(one: Page) -> Counter[str]:
     """Return the lines of a page that are no sample, as `Found.bad` counts them."""
-    return Counter({"text": one.broken} if one.broken else {})
+    return Counter({"other": one.broken} if one.broken else {})

@@ -118,7 +118,7 @@ class PrometheusSource(Source[str]):
         found = self._read(samples, at)
         if samples and not found and not found.bad:
             self._must_be_nobodys(samples)
-        found.bad += Counter(text=broken)
+        found.bad += Counter(other=broken)
         if samples or broken or partial:
             self._looked = self._unknown = None
         else:

@@ -103,7 +103,7 @@ def beats(samples: Iterable[Sample], at: float, labels: PodLabels = PodLabels())
     found = Found()
     active: dict[tuple[str, str, str], bool] = {}
     for sample in samples:
-        wrong = flaw(sample.value) or ("" if 0 <= sample.value <= MOST else "range")
+        wrong = flaw(sample.value) or ("" if 0 <= sample.value <= MOST else "other")
         if wrong:
             found.bad[wrong] += 1
             continue
