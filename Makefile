@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(VENV)/.run ## an embedded cluster, the real check on it, and what it sends
+demo: $(VENV)/.run ## a simulated training cluster, the real check on it, and what it sends (ARGS="--scenario deadlock")
 	@$(BIN)/python -m lab.demo $(ARGS)
 
 preview: $(VENV)/.preview ## the dashboards of simulated clusters as one page of HTML (ARGS="--scenario all": of each)

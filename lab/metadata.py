@@ -31,6 +31,7 @@ from lab.cost import ASSUMPTIONS, LARGE, cost
 from lab.recorded import side_by_side
 from lab.replay import ReplayServer
 from lab.tags import TAGS
+from lab.told import told
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 COLUMNS: Final = (
@@ -204,7 +205,7 @@ def cost_full() -> list[str]:
 def demo_screen() -> list[str]:
     """Return the beginning of what the demo shows, without what differs from run to run."""
     with ReplayServer(side_by_side()) as server:
-        lines = list(demo.told(*demo.observe(server), colour=False, everything=False))
+        lines = list(told(*demo.observe(server), colour=False, everything=False))
     headings = [number for number, line in enumerate(lines) if line.startswith(PREFIX)]
     return ["```text", *lines[: headings[_METRICS_SHOWN]], "...", "```"]
 

@@ -43,10 +43,6 @@ _MONOTONIC: Final = 1_000_000.0
 _PATIENCE: Final = 30.0
 
 
-class FailedError(Exception):
-    """The check failed where it should not; the text is what it reported."""
-
-
 @contextmanager
 def clocks(now: Callable[[], float]) -> Iterator[None]:
     """Have every clock of the check go with a cluster's time."""
@@ -87,6 +83,8 @@ class Player:
             signals.NAMES: lambda _query: Answer(200, signals.names()),
         }
         self.check = KueueGangCheck("kueue_gang", {}, [self.instance()])
+        #: What the last run reported, '' where all went well: in some scenarios it fails.
+        self.failure = ""
         self._recorder = Recorder()
         self._clocks = clocks(lambda: self.world.now)
 
@@ -112,7 +110,7 @@ class Player:
         """Begin to serve; the cluster is as it is before the first run."""
         self._clocks.__enter__()
         self.server.__enter__()
-        self._show(self.world.start)
+        self.show(self.world.start)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -129,13 +127,14 @@ class Player:
 
     def step(self, when: float) -> Moment:
         """Let the cluster live until then, and run the check; return what it sent."""
-        self._show(when)
+        self.show(when)
         aggregator.reset()
         datadog_agent.reset()
-        self.check.run()
+        self.failure = self.check.run()
         return self._recorder.moment(self.world.now, aggregator)
 
-    def _show(self, when: float) -> None:
+    def show(self, when: float) -> None:
+        """Let the cluster live until then, and serve what it is."""
         self.world.run_until(when)
         self.world.show(self.server)
         self.server.kueue = metrics.kueue(self.world)
@@ -179,12 +178,12 @@ def _tell(name: str, *, table: bool) -> None:
         for number, moment in enumerate(player.moments(), 1):
             for at, text in world.story[told:]:
                 if at >= 0:
-                    print(f"  {_clock(at)}  {text}")
+                    print(f"  {clock(at)}  {text}")
             told = len(world.story)
             for event in moment.events:
-                print(f"  {_clock(moment.at - world.start)}  EVENT {event['msg_title']}")
+                print(f"  {clock(moment.at - world.start)}  EVENT {event['msg_title']}")
             if number % 20 == 0:
-                print(f"  {_clock(moment.at - world.start)}  {summary(moment)}")
+                print(f"  {clock(moment.at - world.start)}  {summary(moment)}")
                 if table and player.check.picture:
                     print(status.table(player.check.picture, (), status.View(colour=False, width=140)))
 
@@ -198,7 +197,8 @@ def summary(moment: Moment) -> str:
     return f"GPUs {allocated:g} allocated, {free:g} free; idle: {idle or 'none'}; gangs: {states}; blocked: {blocked}"
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Return a time since the start as h:mm:ss."""
     return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"
 
 

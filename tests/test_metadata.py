@@ -29,6 +29,7 @@ from lab.cost import Size, cost
 from lab.recorded import side_by_side
 from lab.replay import ReplayServer
 from lab.tags import TAGS
+from lab.told import Sent
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -47,7 +48,7 @@ METRICS = [pytest.param(metric, id=name) for name, metric in ALL.items()]
 
 
 @pytest.fixture(name="sent", scope="module")
-def fixture_sent() -> demo.Sent:
+def fixture_sent() -> Sent:
     """Return what the check sends for recorded clusters side by side."""
     with ReplayServer(side_by_side()) as server:
         return demo.observe(server)[1]
@@ -113,7 +114,7 @@ def test_every_tag_is_explained() -> None:
     assert {tag.metric for tag in TAGS if tag.metric} <= OWN.keys()
 
 
-def test_sent_values_are_in_the_lists(sent: demo.Sent) -> None:
+def test_sent_values_are_in_the_lists(sent: Sent) -> None:
     """What the check sends for recorded clusters has no value of a tag that its closed list does not have."""
     for name, series in sent.items():
         if name in OWN:
@@ -257,7 +258,7 @@ def test_a_large_cluster_stays_below_the_bounds() -> None:
     assert numbers.scraped <= 2000
 
 
-def test_the_model_is_no_underestimate(sent: demo.Sent) -> None:
+def test_the_model_is_no_underestimate(sent: Sent) -> None:
     """For recorded clusters the model says at least what is really sent, and not many times as much."""
     tags = [dict(text.split(":", 1) for text in one.tags) for one in sent["gpus.allocated"]]
     queues = {(one["kube_namespace"], one["kueue_local_queue"]) for one in tags}

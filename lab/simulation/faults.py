@@ -4,6 +4,7 @@
 """What goes wrong in a scenario, and how it is mended. A row of `Faults.KINDS` a kind."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lab.http_faults import Row
@@ -33,13 +34,13 @@ class Faults:
     def _begin(self, fault: Fault) -> None:
         world = self._world
         what = getattr(fault, fault.kind)
-        world.tell(f"fault: {fault.kind} {what}")
+        world.tell(f"fault: {_said(fault)}")
         undo = self.KINDS[fault.kind](self, what)
         if fault.until is not None:
             world.engine.at(world.start + fault.until, lambda: self._mend(fault, undo))
 
     def _mend(self, fault: Fault, undo: Undo | None) -> None:
-        self._world.tell(f"mended: {fault.kind} {getattr(fault, fault.kind)}")
+        self._world.tell(f"mended: {_said(fault)}")
         if undo:
             undo()
 
@@ -257,3 +258,14 @@ class Faults:
         "idle": _idle,
         "slow": _slow,
     }
+
+
+def _said(fault: Fault) -> str:
+    """Return a fault in a few words."""
+    what = getattr(fault, fault.kind)
+    if is_dataclass(what):
+        parts = ((one.name, getattr(what, one.name)) for one in fields(what))
+        said = " ".join(f"{name}={', '.join(value) if isinstance(value, tuple) else value}" for name, value in parts)
+    else:
+        said = ", ".join(what) if isinstance(what, tuple) else what
+    return f"{fault.kind} {said}"
