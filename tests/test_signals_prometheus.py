@@ -314,6 +314,19 @@ def test_a_partial_answer_of_a_gang(server: Prometheus) -> None:
         assert (heard.health[0].reason, heard.signals.training) == ("invalid", "no_sample")
 
 
+@pytest.mark.parametrize("label", ["", "job"])
+def test_a_remark_on_the_query_is_no_partial_answer(label: str, server: Prometheus) -> None:
+    """Prometheus 2.48 to 2.53 has what it remarks among the warnings (prometheus#14135): nothing is missing."""
+    remark = (
+        'PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "tokens" (1:6)'
+    )
+    server.result = vector(of("a", "3", job="train"), warnings=[remark])
+    with asking(server, gang_label=label) as made:
+        heard = made.round()
+        assert paces(heard) == [pace("", 3, gang="train") if label else pace("a", 3)]
+        assert (heard.health[0].reason, heard.errors) == ("ok", {})
+
+
 # --- wrong names -----------------------------------------------------------------------------------------------------
 
 

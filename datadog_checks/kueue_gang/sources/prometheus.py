@@ -60,6 +60,10 @@ _KEYWORDS: Final = frozenset(
     }
 )  # fmt: skip
 
+#: How a remark on the query begins that Prometheus 2.48 to 2.53 puts among the warnings: that a rate is taken of a name
+#: without _total, for example. The answer is whole.
+_REMARK: Final = "PromQL info"
+
 #: What series say: (samples, when they were asked for) -> what was found.
 Reading = Callable[[Sequence[Sample], float], Found]
 
@@ -190,7 +194,7 @@ def vector(body: bytes) -> tuple[list[Sample], int, list[str]]:
         except MALFORMED:
             continue
     warnings = answer.get("warnings")
-    told = [str(one) for one in warnings] if isinstance(warnings, list) else []
+    told = [str(one) for one in warnings if not str(one).startswith(_REMARK)] if isinstance(warnings, list) else []
     return samples, len(found) - len(samples), told
 
 
