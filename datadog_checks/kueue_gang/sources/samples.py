@@ -18,7 +18,7 @@ A training job is told by its pods: the series of one pod add up. A sum of which
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite, isnan
+from math import inf, isfinite, isnan
 from typing import Final, NamedTuple
 
 from datadog_checks.kueue_gang.facts.signals import Beat, Pace
@@ -32,8 +32,9 @@ NAMESPACE_LABELS: Final = ("exported_namespace", "namespace", "pod_namespace")
 DEVICE_LABELS: Final = (("UUID", "uuid", "gpu", "device"), ("GPU_I_ID",), ("dra_mig_device_uuid",), ("vgpu",))
 #: A share of time, or percent, from which on something ran: what is less is noise of the counter.
 ACTIVE: Final = 0.001
-#: No share of time and no percentage is more. DCGM writes very large numbers for values that it does not have.
-MOST: Final = 1e6
+#: What DCGM writes for a value that it does not have, as integer of 32 bits, as float and as integer of 64 bits
+#: (dcgm_structs.h): the least and the most. Other large numbers are work, in whatever unit a query tells it.
+BLANKS: Final = ((2**31 - 16, 2**31), (2**47, 2**47 + 16), (2**62, inf))
 
 
 class Sample(NamedTuple):
@@ -68,7 +69,7 @@ class PodLabels(NamedTuple):
 class Found:
     """What was found; `silent` are (source, namespace, pod) that did not tell, `bad` counts samples by what they are.
 
-    Bad are `nan`, `inf`, `range` (no share of time) and `text` (no sample at all).
+    Bad are `nan`, `inf` and `other`: what cannot be a value, and lines that are no sample.
     """
 
     beats: list[Beat] = field(default_factory=list)
@@ -103,7 +104,7 @@ def beats(samples: Iterable[Sample], at: float, labels: PodLabels = PodLabels())
     found = Found()
     active: dict[tuple[str, str, str], bool] = {}
     for sample in samples:
-        wrong = flaw(sample.value) or ("" if 0 <= sample.value <= MOST else "other")
+        wrong = flaw(sample.value) or ("other" if _is_none(sample.value) else "")
         if wrong:
             found.bad[wrong] += 1
             continue
@@ -114,6 +115,11 @@ def beats(samples: Iterable[Sample], at: float, labels: PodLabels = PodLabels())
             active[key] = active.get(key, False) or sample.value > ACTIVE
     found.beats = [Beat(*key, works, at) for key, works in active.items()]
     return found
+
+
+def _is_none(value: float) -> bool:
+    """Tell whether a number cannot be the activity of a GPU."""
+    return value < 0 or any(least <= value <= most for least, most in BLANKS)
 
 
 class Teller(NamedTuple):
