@@ -43,6 +43,18 @@ def pace(value: float, *, counter: bool) -> Pace:
     return Pace(0, "team", "train-0", "", value, counter, AT)
 
 
+def test_the_parts_of_a_sum_of_counters() -> None:
+    """Each series of a pod is told apart by its labels, in whatever order; a gauge has no parts."""
+    lines = ('tokens_total{worker="a",gpu="0"} 3\n', 'tokens_total{worker="b",gpu="1"} 4\n')
+    (one,) = told("".join(lines), "tokens_total").paces
+    (two,) = told('tokens_total{gpu="1",worker="b"} 5\n' + lines[0], "tokens_total").paces
+    ((a, _), (b, _)) = one.parts
+    assert (one.value, dict(one.parts), a != b) == (7, {a: 3, b: 4}, True)
+    assert dict(two.parts) == {a: 3, b: 5}
+    (gauge,) = told('rate{gpu="0"} 3\nrate{gpu="1"} 4\n', "rate").paces
+    assert gauge.parts == ()
+
+
 # --- GPUs ------------------------------------------------------------------------------------------------------------
 
 
@@ -187,7 +199,7 @@ def test_a_whole_node() -> None:
 )
 def test_what_counts_up(text: str, metric: str, counter: bool) -> None:
     """The TYPE of the family tells, and without one the name."""
-    assert told(text, metric).paces == [pace(7, counter=counter)]
+    assert [one._replace(parts=()) for one in told(text, metric).paces] == [pace(7, counter=counter)]
 
 
 def test_the_series_of_a_pod_add_up() -> None:

@@ -100,8 +100,8 @@ def asking(server: Prometheus, **options: Any) -> Iterator[Asking]:
 
 
 def paces(heard: Heard) -> list[Pace]:
-    """Return the paces in their order, without their times."""
-    return sorted(pace._replace(at=0) for pace in heard.signals.paces)
+    """Return the paces in their order, without their times and parts."""
+    return sorted(pace._replace(at=0, parts=()) for pace in heard.signals.paces)
 
 
 def pace(pod: str, value: float, *, gang: str = "", counter: bool = False) -> Pace:

@@ -91,6 +91,27 @@ def test_a_counter_that_fell_began_anew() -> None:
     assert rates(watched.run(30, paces=[count("train-0", 30, 600)])) == {"tokens": 0.0}, "standing still is known"
 
 
+def test_one_of_several_processes_of_a_pod_begins_anew() -> None:
+    """Each counter is compared with itself: what the others have counted all their life was not done just now.
+
+    Two processes count 150 in 15 seconds each. One is started again (45 since), goes (nothing is told of it), and comes
+    as another (from its second sample on).
+    """
+    rows = [
+        ({1: 1e9, 2: 2e9}, None),
+        ({1: 1e9 + 150, 2: 2e9 + 150}, 20.0),
+        ({1: 45.0, 2: 2e9 + 300}, 13.0),
+        ({2: 2e9 + 450}, 10.0),
+        ({2: 2e9 + 600, 3: 90.0}, 10.0),
+        ({2: 2e9 + 750, 3: 240.0}, 20.0),
+        ({4: 30.0, 5: 60.0}, 6.0),
+    ]
+    watched = watch()
+    for place, (parts, expected) in enumerate(rows):
+        sample = count("train-0", 15 * place, sum(parts.values()))._replace(parts=tuple(parts.items()))
+        assert rates(watched.run(15 * place, paces=[sample])).get("tokens") == expected
+
+
 def test_a_rank_that_told_and_does_not_now_leaves_the_sum_unknown() -> None:
     """Half of a gang's throughput is no throughput; a rank that never told has nothing to tell."""
     watched = watch()

@@ -37,7 +37,8 @@ class Pace(NamedTuple):
     """One sample of how fast a training job gets on, of one pod (`gang` empty) or of one gang (`pod` empty).
 
     `source` is the place of its source in the option `training`. `value` is units per second, or with `counter` units
-    since the process began. `at` in seconds of the clock that only goes on.
+    since the process began. `at` in seconds of the clock that only goes on. `parts` are the series of a counter that
+    add up to the value, by a hash of their labels: each begins anew by itself. Empty where they are not told.
     """
 
     source: int
@@ -47,6 +48,7 @@ class Pace(NamedTuple):
     value: float
     counter: bool
     at: float
+    parts: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
