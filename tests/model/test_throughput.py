@@ -416,6 +416,20 @@ def test_one_pause_is_no_slowness() -> None:
     assert "no_progress" not in found
 
 
+def test_slower_steps_are_not_slow_before_they_take_twice_as_long() -> None:
+    """A step takes 29 seconds, then 36, with samples each 15: the counter rests in half of the samples.
+
+    That is 81 % of its level, and where a step takes 70 seconds it is 41 %.
+    """
+    for seconds, expected in ((36.0, {""}), (70.0, {"", "slow"})):
+        watched, done, after, told = watch(), 0, 29.0, set()
+        for at in range(INTERVAL, 3 * 3600, INTERVAL):
+            while after <= at:
+                done, after = done + 1000, after + (29.0 if at < 1.3 * 3600 else seconds)
+            told.add(stalled(watched.run(at, paces=[count("train-0", at, done)])))
+        assert told == expected
+
+
 def test_another_number_of_gpus_is_another_level() -> None:
     """A gang that goes on with fewer GPUs is slower, and all right."""
     level = Level()
