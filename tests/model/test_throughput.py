@@ -228,6 +228,29 @@ def test_a_train_job_that_is_not_updated() -> None:
     assert (stalled(seen), rates(seen)) == ("", {"samples": 300.0})
 
 
+@pytest.mark.parametrize("wrong", [-7200.0, -400.0, 7200.0])
+def test_the_clock_of_a_trainer_may_be_wrong(wrong: float) -> None:
+    """A TrainJob that reports every ten seconds gets on, whatever time it says; without reports it stalls in time."""
+    watched = watch(*running("train", 2, since=20), rules=(TrainingRule("samples", train_jobs=True, metric="rate"),))
+    watched.run(0, jobs=[job(wrong, 1.0, rate=320.0)])
+    for at in range(INTERVAL, 1201, INTERVAL):
+        seen = watched.run(at, jobs=[job(wrong + at, 1.0, rate=320.0)])
+        assert (stalled(seen), rates(seen)) == ("", {"samples": 320.0})
+    assert stalled(watched.run(1200 + STALLED_AFTER - 1)) == ""
+    seen = watched.run(1200 + STALLED_AFTER + 1)
+    assert (stalled(seen), rates(seen)) == ("no_progress", {})
+
+
+def test_a_train_job_that_was_preempted_and_runs_again() -> None:
+    """Its last report was of the attempt before: that is no rate, and the gang has its time to begin."""
+    watched = watch(*running("train", 2, since=20), rules=(TrainingRule("samples", train_jobs=True, metric="rate"),))
+    seen = watched.run(0, jobs=[job(-100, 40.0, rate=320.0)])
+    assert seen.picture.headway == {KEY: Headway((), 40.0)}
+    assert stalled(watched.run(500)) == ""
+    seen = watched.run(515, jobs=[job(510, 40.0, rate=300.0)])
+    assert (stalled(seen), rates(seen)) == ("", {"samples": 300.0})
+
+
 def test_a_train_job_that_cannot_be_read_tells_nothing() -> None:
     """What came since nobody knows."""
     watched = watch(rules=(TrainingRule("samples", train_jobs=True),))

@@ -99,6 +99,8 @@ class ThroughputBook:
         self._pods: _Meters = {}
         self._gangs: _Meters = {}
         self._jobs: dict[tuple[str, str], TrainJob] = {}
+        #: When a new report of a TrainJob was seen, by the clock of the samples: that of the trainer may be any.
+        self._reported: dict[tuple[str, str], float] = {}
         self._known: dict[Key, _Known] = {}
         self._swept = -inf
         #: Now by the clock of the samples, and what is added to it for the time of the cluster.
@@ -109,10 +111,7 @@ class ThroughputBook:
         """Take the samples of a run at `now` of the cluster's time; `jobs_known`: TrainJobs can be read at present."""
         self._clock, self._offset, self._jobs_known = signals.clock, now - signals.clock, jobs_known
         for old, new in jobs:
-            if old:
-                self._jobs.pop((old.namespace, old.name), None)
-            if new:
-                self._jobs[new.namespace, new.name] = new
+            self._take_job(old, new, now)
         for source, namespace, pod in signals.silent:
             meter = self._pods.get((namespace, pod), {}).get(source)
             if meter:
@@ -125,6 +124,17 @@ class ThroughputBook:
                 meters[pace.source] = Meter.begin(pace)
             else:
                 known.take(pace)
+
+    def _take_job(self, old: TrainJob | None, new: TrainJob | None, now: float) -> None:
+        if old:
+            self._jobs.pop((old.namespace, old.name), None)
+        if new is None:
+            if old:
+                self._reported.pop((old.namespace, old.name), None)
+            return
+        self._jobs[new.namespace, new.name] = new
+        if new.updated is not None and (new.updated > now if old is None else new.updated != old.updated):
+            self._reported[new.namespace, new.name] = self._clock
 
     def stall(self, key: Key, complete: float | None) -> str:
         """Return why a gang is stalled that is complete since then; empty where it is not."""
@@ -195,22 +205,31 @@ class ThroughputBook:
         return _Told(source, rule, fresh, rate, max((meter.at for meter in fresh), default=-inf), known=bool(meters))
 
     def _of_job(self, source: int, rule: TrainingRule, runner: Runner, known: _Known) -> _Told:
-        """Return what a TrainJob tells: the API says at any time when it was last told of."""
+        """Return what a TrainJob tells: the API says at any time when it was last told of.
+
+        Reports that come while the check looks are as old as it knows them: clocks of trainers may be wrong.
+        """
         job = self._jobs.get((runner.namespace, runner.name))
         if job is None or job.updated is None or not self._jobs_known:
             return _Told(source, rule)
-        updated = min(job.updated - self._offset, self._clock)
+        updated = self._reported.get((job.namespace, job.name), min(job.updated - self._offset, self._clock))
         value = job.metrics.get(rule.metric) if rule.metric else None
         meter = Meter(self._clock, value or 0.0, counter=False, first=-inf, grown=updated)
-        if value is not None and self._clock - updated <= known.course.patience(self._clock, rule.stalled_after):
+        patience = known.course.patience(self._clock, rule.stalled_after)
+        # What it said before the gang was complete is the rate of another attempt.
+        if value is not None and self._clock - updated <= patience and updated >= self._since(runner):
             meter.rate = value
         return _Told(source, rule, [meter], meter.rate, updated, known=True)
+
+    def _since(self, runner: Runner) -> float:
+        """Return since when a gang is complete, by the clock of the samples."""
+        return -inf if runner.complete is None else runner.complete - self._offset
 
     # --- stalls ------------------------------------------------------------------------------------------------------
 
     def _stall(self, runner: Runner, known: _Known, told: Sequence[_Told], winners: Sequence[_Told]) -> str:
         course = known.course
-        complete = -inf if runner.complete is None else runner.complete - self._offset
+        complete = self._since(runner)
         fresh = [(one, meter) for one in told for meter in one.fresh]
         course.saw(max((meter.grown for _, meter in fresh if meter.grown is not None), default=-inf), complete)
         if not fresh:
