@@ -180,6 +180,16 @@ def test_several_sources() -> None:
     assert rates(watched.run(15, paces=[gauge("train-0", 15, 8.0)])) == {"tokens": 8.0, "samples": 9.0}
 
 
+def test_a_source_that_is_down_leaves_it_to_the_next() -> None:
+    """A Prometheus told of the gang and does not any more; the pods tell the same unit, so the gang is not unseen."""
+    watched = watch(rules=(TrainingRule("tokens"), TrainingRule("tokens")))
+    watched.run(0, paces=[gauge("train-0", 0, 7.0), gauge("train-0", 0, 6.0, source=1)])
+    for at in range(INTERVAL, STALLED_AFTER + 60, INTERVAL):
+        seen = watched.run(at, paces=[gauge("train-0", at, 6.0, source=1)], silent=[(0, "train-0")])
+        assert (rates(seen), stalled(seen), seen.unobservable("throughput")) == ({"tokens": 6.0}, "", {})
+    assert rates(watched.run(at + 1, paces=[gauge("train-0", at + 1, 8.0)])) == {"tokens": 8.0}
+
+
 def test_a_query_that_tells_of_the_gang() -> None:
     """A sample that names the gang needs no pod."""
     assert rates(watch().run(0, paces=[gauge("", 0, 42.0, gang="train"), gauge("", 0, 1.0, gang="else")])) == {

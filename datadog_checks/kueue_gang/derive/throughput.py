@@ -262,14 +262,15 @@ class ThroughputBook:
             del self._known[key]
 
 
-def _first_of_each_unit(told: Iterable[_Told]) -> Iterator[_Told]:
-    """Yield of the sources that tell of a gang the first of each unit."""
-    seen = set()
+def _first_of_each_unit(told: Iterable[_Told]) -> Iterable[_Told]:
+    """Return of the sources that tell of a gang the first of each unit that has a rate, or the first where none has."""
+    found: dict[str, _Told] = {}
     for one in told:
         tells_rates = bool(one.rule.metric) or not one.rule.train_jobs
-        if tells_rates and one.rule.unit not in seen:
-            seen.add(one.rule.unit)
-            yield one
+        before = found.get(one.rule.unit)
+        if tells_rates and (before is None or (before.rate is None and one.rate is not None)):
+            found[one.rule.unit] = one
+    return found.values()
 
 
 def _rates(told: Iterable[_Told], gpus: Mapping[str, int], *, hung: bool) -> Iterator[Rate]:
