@@ -110,6 +110,18 @@ def server(healthy: Exporters) -> Exporters:
 # --- who is asked ----------------------------------------------------------------------------------------------------
 
 
+def test_those_whose_first_turn_is_to_come_are_told(server: Exporters) -> None:
+    """Five pods and a budget of two: three are awaited, then one; one that fails had its turn, new ones had none."""
+    ips = addresses(6)
+    server.sick[ips[2]] = 500
+    with reading(server, ips[:5], requests_per_run=2) as made:
+        assert {pod for _, _, pod in made.round().signals.awaited} == {"pod-0002", "pod-0003", "pod-0004"}
+        assert list(made.round().signals.awaited) == [(0, "team", "pod-0004")]
+        assert list(made.round().signals.awaited) == []
+        made.following.table += [Endpoint("team", f"new-{n}", ips[5]) for n in range(3)]
+        assert list(made.round().signals.awaited) == [(0, "team", "new-2")]
+
+
 def test_all_within_the_budget(server: Exporters) -> None:
     """Ten pods and a budget of four: four requests a round, and every pod within three rounds, again and again."""
     ips = addresses(10)

@@ -122,6 +122,15 @@ def test_a_rank_that_told_and_does_not_now_leaves_the_sum_unknown() -> None:
     assert rates(watched.run(45, paces=[gauge("train-0", 45, 100.0), gauge("train-1", 45, 90.0)])) == {"tokens": 190.0}
 
 
+def test_a_sum_waits_for_the_first_turn_of_all() -> None:
+    """Half of the ranks were asked: their sum is no throughput of the gang. Of one kind the largest may be told."""
+    watched = watch(rules=(TOKENS, TrainingRule("steps", over_ranks="max")))
+    paces = [gauge("train-0", 0, 100.0), gauge("train-0", 0, 3.0, source=1)]
+    seen = watched.run(0, paces=paces, awaited=[(0, "train-1"), (1, "train-1")])
+    assert rates(seen) == {"steps": 3.0}
+    assert rates(watched.run(15, paces=[gauge("train-1", 15, 50.0)])) == {"tokens": 150.0, "steps": 3.0}
+
+
 def test_a_sample_is_fresh_for_a_while() -> None:
     """After `stalled_after` it tells nothing any more."""
     watched = watch()

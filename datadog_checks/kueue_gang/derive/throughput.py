@@ -5,8 +5,8 @@
 
 The samples of a pod count for the gang in which it is a member that is up: one that terminates, or is not up yet, is
 left out, so a rank that is being replaced is not counted twice. Over the ranks of a gang samples are added up, or the
-largest is taken. A sum takes all: where a pod that told before does not tell now, it is unknown. Pods that never told
-have nothing to tell (often only rank 0 does).
+largest is taken. A sum takes all: where a pod that told before does not tell now, or one was not asked yet, it is
+unknown. Pods that never told have nothing to tell (often only rank 0 does).
 
 Rates change with each run, and the components of the cluster do not: what is derived here stands beside them. Only
 that a gang is stalled, or no more, is told to its component.
@@ -106,12 +106,14 @@ class ThroughputBook:
         #: Now by the clock of the samples, and what is added to it for the time of the cluster.
         self._clock = self._offset = 0.0
         self._jobs_known = False
+        self._awaited: frozenset[tuple[int, str, str]] = frozenset()
 
     def take(self, signals: Signals, jobs: Iterable[Change[TrainJob]], now: float, *, jobs_known: bool) -> None:
         """Take the samples of a run at `now` of the cluster's time; `jobs_known`: TrainJobs can be read at present."""
         self._clock, self._offset, self._jobs_known = signals.clock, now - signals.clock, jobs_known
         for old, new in jobs:
             self._take_job(old, new, now)
+        self._awaited = frozenset(signals.awaited)
         for source, namespace, pod in signals.silent:
             meter = self._pods.get((namespace, pod), {}).get(source)
             if meter:
@@ -191,16 +193,20 @@ class ThroughputBook:
             meters = of_pods.get(source, [])
             if source in of_gang:
                 meters = [*meters, of_gang[source]]
-            yield self._over_ranks(source, rule, meters)
+            whole = not self._awaited or self._awaited.isdisjoint(
+                (source, pod.namespace, pod.name) for pod in runner.members
+            )
+            yield self._over_ranks(source, rule, meters, whole=whole)
 
-    def _over_ranks(self, source: int, rule: TrainingRule, meters: Sequence[Meter]) -> _Told:
+    def _over_ranks(self, source: int, rule: TrainingRule, meters: Sequence[Meter], *, whole: bool) -> _Told:
+        """Return what the pods of a gang tell together; `whole`: all of them were asked."""
         oldest = self._clock - rule.stalled_after
         fresh = [meter for meter in meters if not meter.silent and meter.at >= oldest]
         rates = [meter.rate for meter in fresh if meter.rate is not None]
         rate: float | None = None
         if rule.over_ranks == "max":
             rate = max(rates, default=None)
-        elif rates and len(rates) == len(meters):
+        elif whole and rates and len(rates) == len(meters):
             rate = sum(rates)
         return _Told(source, rule, fresh, rate, max((meter.at for meter in fresh), default=-inf), known=bool(meters))
 

@@ -57,13 +57,15 @@ class Signals:
 
     `activity` and `training` are empty where these signals are read, else one of the reasons above; `training` tells
     of all its sources together: empty as soon as one is read. `silent` are pods that a training source asked in vain,
-    or that answered without the metric that they had told before: (source, namespace, pod).
+    or that answered without the metric that they had told before: (source, namespace, pod). `awaited` are pods whose
+    first turn is still to come.
     """
 
     clock: float = 0.0
     beats: Sequence[Beat] = ()
     paces: Sequence[Pace] = ()
     silent: Sequence[tuple[int, str, str]] = ()
+    awaited: Sequence[tuple[int, str, str]] = ()
     activity: str = NOT_CONFIGURED
     training: str = NOT_CONFIGURED
 
