@@ -434,6 +434,23 @@ def test_slowness_does_not_become_the_level() -> None:
     assert 3600 + 3.9 * 3600 < told_at[-1] < 3600 + 4.2 * 3600
 
 
+def test_another_job_of_the_same_name_has_its_own_level() -> None:
+    """The next one does at a third of the rate what the one before did: only one that is restarted is slow so."""
+    for made_anew, expected in ((True, {""}), (False, {"", "slow"})):
+        watched = watch()
+        for at in range(INTERVAL, 4000, INTERVAL):
+            assert stalled(watched.run(at, paces=[count("train-0", at, 300.0 * at)])) == ""
+        members = [
+            ready(f"train-{rank}", of_group("train"), f"n{rank}", since=-4040, created=-4020) for rank in range(2)
+        ]
+        anew = (pod_group("train", 2, created=-4010 if made_anew else 7260), *members)
+        told = {
+            stalled(watched.run(at, *anew, paces=[count("train-0", at, 100.0 * at)]))
+            for at in range(4050, 6000, INTERVAL)
+        }
+        assert told == expected
+
+
 def test_no_level_no_slowness() -> None:
     """A gang that begins has none: against ten samples nothing is slow."""
     watched = watch()

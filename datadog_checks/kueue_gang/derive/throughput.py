@@ -42,7 +42,10 @@ _Meters = dict[tuple[str, str], dict[int, Meter]]
 
 
 class Runner(NamedTuple):
-    """A gang that runs (`judged`) or finishes: its members that are up, the GPUs that it holds, since when it is."""
+    """A gang that runs (`judged`) or finishes: its members that are up, the GPUs that it holds, since when it is.
+
+    `made` is when the objects were created that make it a gang: another job may get its name.
+    """
 
     key: Key
     namespace: str
@@ -51,6 +54,7 @@ class Runner(NamedTuple):
     members: Sequence[Pod]
     gpus: Mapping[str, int]
     judged: bool
+    made: tuple[float, ...] = ()
 
 
 class Judged(NamedTuple):
@@ -88,6 +92,7 @@ class _Known:
     levels: dict[int, Level] = field(default_factory=dict)
     stall: str = ""
     seen: float = -inf
+    made: tuple[float, ...] = ()
 
 
 class ThroughputBook:
@@ -148,7 +153,10 @@ class ThroughputBook:
         found = Judged({}, set(), sum(runner.judged for runner in runners.values()))
         headway, changed, unseen = found
         for key, runner in runners.items():
-            known = self._known.get(key) or _Known()
+            known = self._known.get(key) or _Known(made=runner.made)
+            if known.made != runner.made:
+                # A new job with an old name: how fast that one was tells nothing.
+                known = _Known(made=runner.made, stall=known.stall)
             told = [one for one in self._told(runner, known) if one.known]
             if not told and key not in self._known:
                 continue
