@@ -39,14 +39,24 @@ _DEVICE: Final = (
     "namespace, pod, exported_namespace, exported_pod, pod_namespace, pod_name, Hostname, hostname, gpu, UUID, "
     "GPU_I_ID, vgpu"
 )
-#: The activity of all GPUs, one series a device: the greatest of what DCGM tells, in the last two minutes. Both metrics
-#: count, since one may stand still; a label keeps them apart until the maximum is taken, for `or` alone would drop one.
-ACTIVITY_QUERY: Final = "max by ({}) ({})".format(
-    _DEVICE,
-    " or ".join(
-        f'label_replace(max_over_time({metric}[2m]), "metric", "{metric}", "", "")' for metric in ACTIVITY_METRICS
-    ),
-)
+
+
+def activity_query(interval: float) -> str:
+    """Return the query for the activity of all GPUs, one series a device, asked each `interval` seconds.
+
+    It is the greatest of what DCGM tells, in the last two minutes and since the query before. Both metrics count, since
+    one may stand still; a label keeps them apart until the maximum is taken, for `or` alone would drop one.
+    """
+    minutes = 1 + ceil(interval / 60)
+    metrics = (
+        f'label_replace(max_over_time({metric}[{minutes}m]), "metric", "{metric}", "", "")'
+        for metric in ACTIVITY_METRICS
+    )
+    return f"max by ({_DEVICE}) ({' or '.join(metrics)})"
+
+
+#: That query at the Agent's own interval.
+ACTIVITY_QUERY: Final = activity_query(15)
 
 #: Words of a query that may be names of metrics, outside of quotes, braces and brackets.
 _QUOTED: Final = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`")
