@@ -461,6 +461,16 @@ def test_no_work_between_two_runs_is_missed(interval: float, window: str) -> Non
     assert target.query.count(window) == 2
 
 
+def test_labels_of_the_user_are_asked_for() -> None:
+    """What the query of the check does not keep could not be read: `pod_label` goes without a `query`."""
+    options = {"prometheus_url": "http://p:9090", "namespace_label": "k8s_ns", "pod_label": "k8s_pod"}
+    target = settings.targets(config(activity=options)).activity
+    assert isinstance(target, PrometheusTarget)
+    kept = target.query.removeprefix("max by (").partition(")")[0].split(", ")
+    assert {"k8s_ns", "k8s_pod", "UUID", "pod"} <= set(kept)
+    assert len(kept) == len(set(kept))
+
+
 def test_options_become_rules() -> None:
     """What the samples mean, in the order of the sources."""
     training = [

@@ -57,9 +57,11 @@ def rules(config: "InstanceConfig") -> Rules:
 
 def targets(config: "InstanceConfig") -> Targets:
     """Return the options that say where signals are read."""
-    activity = {**_ACTIVITY, "query": activity_query(float(config.min_collection_interval or 15))}
+    activity: Mapping[str, Any] = config.activity or {}
+    named = [activity[key] for key in ("namespace_label", "pod_label") if key in activity]
+    query = activity_query(float(config.min_collection_interval or 15), named)
     return Targets(
-        activity=_target(config.activity, activity) if config.activity else None,
+        activity=_target(activity, {**_ACTIVITY, "query": query}) if activity else None,
         training=tuple(
             TrainJobTarget() if source.get("train_jobs") else _target(source, {}) for source in config.training or ()
         ),

@@ -14,7 +14,7 @@ the server does not know the names in the query, that is told, with the names th
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any, Final
 
@@ -36,14 +36,15 @@ NAMES: Final = "/api/v1/label/__name__/values"
 LOOK_AGAIN: Final = 40
 
 _DEVICE: Final = (
-    "namespace, pod, exported_namespace, exported_pod, pod_namespace, pod_name, Hostname, hostname, gpu, UUID, "
-    "GPU_I_ID, vgpu"
-)
+    "namespace", "pod", "exported_namespace", "exported_pod", "pod_namespace", "pod_name", "Hostname", "hostname",
+    "gpu", "UUID", "GPU_I_ID", "vgpu",
+)  # fmt: skip
 
 
-def activity_query(interval: float) -> str:
+def activity_query(interval: float, labels: Iterable[str] = ()) -> str:
     """Return the query for the activity of all GPUs, one series a device, asked each `interval` seconds.
 
+    `labels` are those of the user that name the pod: what the query does not keep nobody can read.
     It is the greatest of what DCGM tells, in the last two minutes and since the query before. Both metrics count, since
     one may stand still; a label keeps them apart until the maximum is taken, for `or` alone would drop one.
     """
@@ -52,7 +53,8 @@ def activity_query(interval: float) -> str:
         f'label_replace(max_over_time({metric}[{minutes}m]), "metric", "{metric}", "", "")'
         for metric in ACTIVITY_METRICS
     )
-    return f"max by ({_DEVICE}) ({' or '.join(metrics)})"
+    kept = dict.fromkeys([*_DEVICE, *labels])
+    return f"max by ({', '.join(kept)}) ({' or '.join(metrics)})"
 
 
 #: That query at the Agent's own interval.
