@@ -122,6 +122,19 @@ def test_those_whose_first_turn_is_to_come_are_told(server: Exporters) -> None:
         assert list(made.round().signals.awaited) == [(0, "team", "new-2")]
 
 
+def test_a_page_with_far_too_many_samples(server: Exporters) -> None:
+    """To parse them would take longer than the round, and nothing ends that: the page is refused, others are told."""
+    ips = addresses(2)
+    lines = [b'train_tokens_total{n="%d"} 7\n' % n for n in range(10_001)]
+    server.pages[ips[0]], server.pages[ips[1]] = b"".join(lines), b"".join(lines[1:])
+    with reading(server, ips) as made:
+        heard = made.round()
+        assert [(pace.pod, pace.value) for pace in heard.signals.paces] == [("pod-0001", 70_000)]
+        assert (0, "team", "pod-0000") in heard.signals.silent
+    with reading(server, ips[:1]) as made:
+        assert "more than 10000 samples of train_tokens_total" in made.told(made.round())
+
+
 def test_all_within_the_budget(server: Exporters) -> None:
     """Ten pods and a budget of four: four requests a round, and every pod within three rounds, again and again."""
     ips = addresses(10)
