@@ -651,3 +651,16 @@ def test_a_gang_that_is_gone_is_forgotten() -> None:
         seen = watched.run(at, *other)
     book = watched.deriver._watch.throughput
     assert (book._pods, book._known, seen.picture.headway, done) == ({}, {}, {}, 60_000)
+
+
+def test_pods_of_no_gang_are_forgotten_soon() -> None:
+    """A query tells of a hundred others in each run: those of half an hour are kept, and the gang's own for ever."""
+    watched = watch()
+    for at in range(0, 3 * 3600, 60):
+        others = [gauge(f"job-{at}-{number}", at, 1.0) for number in range(100)]
+        own = [gauge("train-0", at, 100.0)] if at < 600 else []
+        watched.run(at, paces=[*others, *own])
+    kept = watched.deriver._watch.throughput._pods
+    assert (TEAM, "train-0") in kept
+    # Of half an hour, and of the ten minutes until somebody looks.
+    assert len(kept) <= 1 + 100 * (30 + 10 + 1)

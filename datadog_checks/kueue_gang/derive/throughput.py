@@ -31,9 +31,9 @@ from datadog_checks.kueue_gang.facts.signals import Signals, TrainJob
 #: The api_source of TrainJobs.
 TRAIN_JOBS = "trainjobs"
 
-#: Seconds after which samples of what is no member of a gang any more are forgotten, and what is known of a gang that
-#: does not run any more; and how often that is done.
-_FORGOTTEN, _SWEEP = 4 * 3600.0, 600.0
+#: Seconds after which samples of what is no member of a gang that runs are forgotten: a query may tell of thousands of
+#: pods that come and go. And after which what is known of a gang that does not run any more is; how often that is done.
+_SAMPLES, _FORGOTTEN, _SWEEP = 1800.0, 4 * 3600.0, 600.0
 #: Pauses are remembered for an hour: they make no window longer.
 _LONGEST = 3600.0
 
@@ -265,13 +265,14 @@ class ThroughputBook:
             self._known[key].stall = ""
         if self._clock - self._swept < _SWEEP:
             return
-        self._swept, oldest = self._clock, self._clock - _FORGOTTEN
+        self._swept, oldest = self._clock, self._clock - _SAMPLES
         members = {(pod.namespace, pod.name) for runner in runners.values() for pod in runner.members}
         gangs = {(runner.namespace, runner.name) for runner in runners.values()}
         for holder, wanted in ((self._pods, members), (self._gangs, gangs)):
             for name in [name for name in holder if name not in wanted]:
                 if all(meter.at < oldest for meter in holder[name].values()):
                     del holder[name]
+        oldest = self._clock - _FORGOTTEN
         for key in [key for key, known in self._known.items() if known.seen < oldest]:
             del self._known[key]
 
