@@ -21,7 +21,7 @@ from datadog_checks.kueue_gang.facts.podgroups import ENGINES
 from datadog_checks.kueue_gang.facts.pods import Toleration
 from datadog_checks.kueue_gang.facts.quantity import GpuResources
 from datadog_checks.kueue_gang.options import thaw
-from datadog_checks.kueue_gang.sources.prometheus import ACTIVITY_QUERY
+from datadog_checks.kueue_gang.sources.prometheus import activity_query
 from datadog_checks.kueue_gang.sources.resources import Reducer, Resource, resources
 from datadog_checks.kueue_gang.sources.samples import ACTIVITY_METRICS, NAMESPACE_LABELS, POD_LABELS
 from datadog_checks.kueue_gang.sources.targets import PodTarget, PrometheusTarget, Targets, TrainJobTarget
@@ -57,8 +57,11 @@ def rules(config: "InstanceConfig") -> Rules:
 
 def targets(config: "InstanceConfig") -> Targets:
     """Return the options that say where signals are read."""
+    activity: Mapping[str, Any] = config.activity or {}
+    named = [activity[key] for key in ("namespace_label", "pod_label") if key in activity]
+    query = activity_query(float(config.min_collection_interval or 15), named)
     return Targets(
-        activity=_target(config.activity, _ACTIVITY) if config.activity else None,
+        activity=_target(activity, {**_ACTIVITY, "query": query}) if activity else None,
         training=tuple(
             TrainJobTarget() if source.get("train_jobs") else _target(source, {}) for source in config.training or ()
         ),
@@ -111,7 +114,6 @@ def _reducers(options: Rules) -> Mapping[str, Reducer]:
 _ACTIVITY: Final = {
     "port": 9400,
     "metrics": ACTIVITY_METRICS,
-    "query": ACTIVITY_QUERY,
     "namespace_labels": NAMESPACE_LABELS,
     "pod_labels": POD_LABELS,
 }
