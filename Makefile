@@ -5,13 +5,15 @@
 
 PYTHON ?= python3
 ARGS ?=
+# The scenarios whose first screens the README shows.
+SHOWN := fleet partial-gang permit-starvation node-failure
 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench soak validate metadata wheel clean
+.PHONY: help demo preview pictures test lint format bench soak validate metadata wheel clean
 # A stamp of a set-up that failed half-way must not stand for a finished one.
 .DELETE_ON_ERROR:
 
@@ -20,6 +22,12 @@ help: ## list the targets
 
 demo: $(VENV)/.run ## a simulated training cluster, the real check on it, and what it sends (ARGS="--scenario deadlock")
 	@$(BIN)/python -m lab.demo $(ARGS)
+
+preview: $(VENV)/.preview ## the dashboards of simulated clusters as one page of HTML (ARGS="--scenario all": of each)
+	@$(BIN)/python -m lab.preview $(ARGS)
+
+pictures: $(VENV)/.pictures ## look at that page in Chromium, and write the pictures of the README (needs chromium)
+	@$(BIN)/python -m lab.preview $(SHOWN:%=--scenario %) --check --pictures images $(ARGS)
 
 test: $(VENV)/.test ## the tests, but for the soak, the wheel and a real Prometheus server (ARGS="-m prometheus")
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
@@ -70,10 +78,20 @@ $(VENV)/.run: pyproject.toml | $(BIN)/python
 	@$(PIP) install --editable .
 	@touch $@
 
+$(VENV)/.preview: pyproject.toml | $(BIN)/python
+	@echo "Installing the check and what draws the dashboards into $(VENV), once: a minute or so."
+	@$(PIP) install --editable '.[preview]'
+	@touch $(VENV)/.run $@
+
+$(VENV)/.pictures: pyproject.toml | $(BIN)/python
+	@echo "Installing what draws the dashboards and drives Chromium into $(VENV), once."
+	@$(PIP) install --editable '.[pictures]'
+	@touch $(VENV)/.run $(VENV)/.preview $@
+
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	@echo "Installing the check and the test tools into $(VENV), once: a minute or two."
 	@$(PIP) install --editable '.[test]'
-	@touch $(VENV)/.run $@
+	@touch $(VENV)/.run $(VENV)/.preview $@
 
 $(VENV)/.lint: pyproject.toml | $(BIN)/python
 	@echo "Installing the linters into $(VENV), once."

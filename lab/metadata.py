@@ -1,7 +1,7 @@
 # (C) datadog-kueue-gang contributors 2026-present
 # All rights reserved
 # Licensed under a 3-clause BSD style license (see LICENSE)
-"""metadata.csv, and what is made in the docs: tables of metrics, output of the demo, examples of blockers, pictures.
+"""metadata.csv, the assets, and what is made in the docs: tables of metrics, output of the demo, examples, pictures.
 
     python -m lab.metadata [--check]
 
@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Final
 
 from datadog_checks.kueue_gang.catalog import ALL, GANG_TAGS, OWN, PREFIX, QUEUE_TAGS, SCRAPED, Metric
-from lab import blockers, demo, events, pictures
+from lab import assets, blockers, demo, events, pictures, rules
+from lab.assets.alerts import explained
 from lab.cost import ASSUMPTIONS, LARGE, cost
 from lab.recorded import side_by_side
 from lab.replay import ReplayServer
@@ -214,11 +215,28 @@ def _rounded(number: int) -> str:
     return f"{-(-number // 100) * 100:,}"
 
 
+def monitors(*, notify: bool) -> list[str]:
+    """Return the sections about the monitors that notify, or about the others, most urgent first."""
+    chosen = [one for _, one in assets.described("monitors") if one["notify"] is notify]
+    ordered = sorted(chosen, key=lambda one: one["priority"])
+    return [line for one in ordered for line in explained(one)][:-1]
+
+
+def scenarios() -> list[str]:
+    """Return what each monitor does in each scenario, and why."""
+    return [*rules.table(), "", *rules.reasons()]
+
+
 #: File -> its made parts by name.
 DOCUMENTS: Final[Mapping[str, Mapping[str, Callable[[], list[str]]]]] = {
     "README.md": {"demo": demo_screen, "metrics": own_brief, "cost": cost_brief},
     "docs/events.md": {"history": events.markdown},
     "docs/blockers.md": {name: partial(blockers.example, name) for name in blockers.PARTS},
+    "docs/monitors.md": {
+        "notify": partial(monitors, notify=True),
+        "recommended": partial(monitors, notify=False),
+        "scenarios": scenarios,
+    },
     "docs/metrics.md": {"own": own_full, "scraped": scraped_full, "tags": tag_values, "cost": cost_full},
 }
 
@@ -242,6 +260,7 @@ def files(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     for name, parts in DOCUMENTS.items():
         yield root / name, document((root / name).read_text(), parts)
     yield from pictures.files(root)
+    yield from assets.files(root)
 
 
 def main() -> int:

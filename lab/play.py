@@ -33,7 +33,7 @@ from datadog_checks.kueue_gang.sources.collector import Collector
 from lab.apiserver import ApiServer
 from lab.http_faults import Answer
 from lab.simulation import metrics, signals
-from lab.simulation.scenario import ScenarioError, known, load
+from lab.simulation.scenario import Scenario, ScenarioError, known, load
 from lab.simulation.world import World
 from lab.timeline import Moment, Recorder, Timeline
 
@@ -90,9 +90,9 @@ class Player:
     `check` is the check, `world` the cluster, `url` where it is served.
     """
 
-    def __init__(self, name: str, *, interval: float | None = None, port: int = 0) -> None:
-        """Prepare to play a scenario. Raises ScenarioError."""
-        self.scenario = load(name)
+    def __init__(self, story: str | Scenario, *, interval: float | None = None, port: int = 0) -> None:
+        """Prepare to play a scenario, or the one of that name. Raises ScenarioError."""
+        self.scenario = story if isinstance(story, Scenario) else load(story)
         self.interval = interval or INTERVAL
         self.world = World(self.scenario)
         self.server = ApiServer(clock=lambda: self.world.now, port=port)
@@ -170,10 +170,10 @@ def _filled(options: Any, url: str) -> Any:  # noqa: ANN401 - anything that YAML
     return options.replace("URL", url) if isinstance(options, str) else options
 
 
-def play(scenario: str, *, until: float | None = None, interval: float | None = None) -> Timeline:
+def play(story: str | Scenario, *, until: float | None = None, interval: float | None = None) -> Timeline:
     """Play a scenario, to its end or for so many seconds; return all that the check sent. Raises ScenarioError."""
-    with Player(scenario, interval=interval) as player:
-        return Timeline(scenario, player.interval, list(player.moments(until)))
+    with Player(story, interval=interval) as player:
+        return Timeline(player.scenario.name, player.interval, list(player.moments(until)))
 
 
 def main(argv: list[str] | None = None) -> int:

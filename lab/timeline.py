@@ -13,7 +13,7 @@ A timeline can be kept in a file, as JSON, packed.
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -106,6 +106,25 @@ class Timeline:
             for at, points, events in found["moments"]
         ]
         return cls(found["name"], found["interval"], moments)
+
+
+def together(name: str, timelines: Sequence[Timeline]) -> Timeline:
+    """Return several clusters as one account sees them: moment by moment the points and events of all of them.
+
+    They began at the same time and have one interval; it ends where the first of them does. Raises ValueError.
+    """
+    starts = {(one.start, one.interval) for one in timelines}
+    if len(starts) != 1:
+        msg = (
+            f"{name}: they did not begin together, or have not one interval: {', '.join(one.name for one in timelines)}"
+        )
+        raise ValueError(msg)
+    made = Timeline(name, timelines[0].interval)
+    for moments in zip(*(one.moments for one in timelines), strict=False):
+        points = tuple(sorted(point for moment in moments for point in moment.points))
+        events = tuple(event for moment in moments for event in moment.events)
+        made.moments.append(Moment(moments[0].at, points, events))
+    return made
 
 
 class Recorder:

@@ -273,6 +273,19 @@ def job(one: Job, selector: dict[str, str]) -> Json:
     }
 
 
+def train_job(one: Job, now: float) -> Json:
+    """Return the TrainJob of a job, with what its trainer reports.
+
+    Only what is read of it is here: none was recorded. Fields: docs of Kubeflow Trainer, `status.trainerStatus`.
+    """
+    told: Json = {"progressPercentage": int(100 * one.share(now)), "lastUpdatedTime": stamp(now)}
+    return {
+        "metadata": metadata(one.name, f"{one.uid[:-4]}7a1b", one.created, one.namespace, generation=1),
+        "spec": {"suspend": one.suspended},
+        "status": {"trainerStatus": told} if one.ran else {},
+    }
+
+
 def pod_group(one: PodGroup, pods: Iterable[Pod]) -> Json:
     """Return a PodGroup of Coscheduling with the counters of its controller."""
     counted = [pod for pod in pods if not pod.gone]

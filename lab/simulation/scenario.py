@@ -198,6 +198,8 @@ class JobSpec:
 
     `queue` is the queue (and namespace). With `gang` it has a PodGroup and the gang scheduler places it.
     With `every` and `times` it comes so often, as name-1, name-2, ... `progress` is what it does in a second.
+    With `least` its PodGroup demands only so many members, which leaves the others to luck. With `train_job` it is the
+    job of a TrainJob, which tells how far it is.
     """
 
     name: Text
@@ -218,6 +220,8 @@ class JobSpec:
     every: Duration = 0.0
     times: Whole = 1
     progress: Number = 0.0
+    least: Whole = 0
+    train_job: Flag = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -200,7 +200,10 @@ class PodGroup:
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """An Indexed batch Job: all its pods must run at once. `left` is the work that is still to be done, in seconds."""
+    """An Indexed batch Job: all its pods must run at once.
+
+    `left` is the work that was still to be done when it last rested, in seconds, of `lasts` in all.
+    """
 
     namespace: str
     name: str
@@ -210,6 +213,7 @@ class Job:
     gpus: int
     left: float
     queue: str = ""
+    lasts: float = 0.0
     priority_class: str = ""
     priority: int = 0
     level: tuple[str, str] | None = None
@@ -220,6 +224,7 @@ class Job:
     restarts: bool = False
     ttl: float = 300.0
     progress: float = 0.0
+    train_job: bool = False
     suspended: bool = False
     conditions: Conditions = field(default_factory=lambda: Conditions(lastProbeTime=None))
     generation: int = 1
@@ -234,6 +239,11 @@ class Job:
     gone: bool = False
     ran: bool = False
     worked_when_stopped: bool = False
+
+    def share(self, now: float) -> float:
+        """Return how much of its work is done, from 0 to 1."""
+        working = 0.0 if self.working_since is None else now - self.working_since
+        return min(1.0, 1 - (self.left - working) / self.lasts) if self.lasts else 1.0
 
     @property
     def scheduler(self) -> str:

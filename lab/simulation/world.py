@@ -175,12 +175,14 @@ class World:
             grace=int(spec.grace),
             restarts=spec.restarts,
             ttl=spec.kept,
+            lasts=spec.lasts,
             progress=spec.progress,
+            train_job=spec.train_job,
             rests_since=self.now,
         )
         if spec.gang:
             timeout = None if spec.permit_timeout is None else int(spec.permit_timeout)
-            job.group = PodGroup(job.namespace, job.name, self.uid(), self.now, job.size, timeout)
+            job.group = PodGroup(job.namespace, job.name, self.uid(), self.now, spec.least or job.size, timeout)
             self.touch(job.group)
         self.all_jobs[name] = job
         self.kueue.submit(job)
@@ -266,6 +268,9 @@ class World:
             server.apply(kind, made)
         self._dirty.clear()
         self._show_queues(server)
+        for job in self.jobs_there():
+            if job.train_job:
+                server.apply("trainjobs", objects.train_job(job, self.now))
         self.faults.show(server)
 
     def _written(self, one: Shown) -> tuple[str, Json]:
