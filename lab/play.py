@@ -15,9 +15,10 @@ tell of evictions and Events of rejections.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any, Final, Self
 
@@ -39,8 +40,25 @@ from lab.timeline import Moment, Recorder, Timeline
 INTERVAL: Final = 15.0
 #: Seconds of the check's own clock that no cluster's time has.
 _MONOTONIC: Final = 1_000_000.0
+#: Gangs of Kubernetes itself are behind a gate that is off by default, and not every cluster has Kubeflow Trainer.
+_NOT_INSTALLED: Final = ("podgroups.scheduling.k8s.io", "trainjobs")
 #: Real seconds that a run waits for the answers of the Prometheus server.
 _PATIENCE: Final = 30.0
+
+
+@contextmanager
+def no_proxy() -> Iterator[None]:
+    """Have nothing between the check and this machine; it also spares a look at the whole environment a request."""
+    kept = {name: os.environ.get(name) for name in ("no_proxy", "NO_PROXY")}
+    os.environ |= dict.fromkeys(kept, "127.0.0.1")
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager
@@ -82,11 +100,13 @@ class Player:
             signals.QUERY: lambda query: Answer(200, signals.answer(self.world, query.get("query", ""))),
             signals.NAMES: lambda _query: Answer(200, signals.names()),
         }
+        for kind in _NOT_INSTALLED:
+            self.server.kinds.pop(kind, None)
         self.check = KueueGangCheck("kueue_gang", {}, [self.instance()])
         #: What the last run reported, '' where all went well: in some scenarios it fails.
         self.failure = ""
         self._recorder = Recorder()
-        self._clocks = clocks(lambda: self.world.now)
+        self._around = ExitStack()
 
     @property
     def url(self) -> str:
@@ -108,16 +128,16 @@ class Player:
 
     def __enter__(self) -> Self:
         """Begin to serve; the cluster is as it is before the first run."""
-        self._clocks.__enter__()
-        self.server.__enter__()
+        self._around.enter_context(no_proxy())
+        self._around.enter_context(clocks(lambda: self.world.now))
+        self._around.enter_context(self.server)
+        self._around.callback(self.check.cancel)
         self.show(self.world.start)
         return self
 
     def __exit__(self, *error: object) -> None:
         """End."""
-        self.check.cancel()
-        self.server.__exit__(None, None, None)
-        self._clocks.__exit__(None, None, None)
+        self._around.close()
 
     def moments(self, until: float | None = None) -> Iterator[Moment]:
         """Yield what the check sent, run by run, for so many seconds of the cluster's time (default: to its end)."""
