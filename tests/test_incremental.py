@@ -58,7 +58,8 @@ class Life:
         self.rules = Rules()
         self.reduce = reducers(self.rules)
         self.connection = UrlConnection(server.url, {}, timeout=2.0)
-        self.collector = Collector(Api(self.connection, log=LOG), resources(self.reduce), LOG, timing=QUICK)
+        wanted = [one for one in resources(self.reduce) if one.api_source in KINDS]
+        self.collector = Collector(Api(self.connection, log=LOG), wanted, LOG, timing=QUICK)
         self.deriver = Deriver(self.rules)
         self.memory = Memory()
 

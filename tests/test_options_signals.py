@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datadog_checks.kueue_gang import options
+from datadog_checks.kueue_gang import settings as parts
 from datadog_checks.kueue_gang.config_models import conversions, signals
 from datadog_checks.kueue_gang.config_models.instance import InstanceConfig
 
@@ -552,6 +553,28 @@ def test_rest_is_seen_in_three_runs(interval: float | None, seconds: float, *, f
     else:
         assert load(**instance).inactive_after_seconds == seconds
     assert load(inactive_after_seconds=seconds).inactive_after_seconds == seconds  # nobody reads activity
+
+
+@pytest.mark.parametrize(
+    ("interval", "seconds", "fault"), [(None, 44, True), (None, 45, False), (60, 179, True), (60, 180, False)]
+)
+def test_a_stall_is_seen_in_three_runs(interval: float | None, seconds: float, *, fault: bool) -> None:
+    """A shorter time would make the pause between two samples a stall, or each sample too old to count."""
+    more = {} if interval is None else {"min_collection_interval": interval}
+    training = [JOBS, {**PODS, "stalled_after_seconds": seconds}]
+    if fault:
+        text = refusal(training=training, **more)
+        assert f"`training[1].stalled_after_seconds` is {seconds}: " in text
+        assert f"it must be {3 * (interval or 15):g} or more" in text
+    else:
+        assert load(training=training, **more).training
+
+
+@pytest.mark.parametrize(("interval", "seconds"), [(15, 300), (100, 300), (300, 900)])
+def test_the_default_of_a_stall_grows_with_the_interval(interval: float, seconds: float) -> None:
+    """Five minutes, and at least three runs."""
+    (rule,) = parts.rules(load(training=[PODS], min_collection_interval=interval)).training
+    assert rule.stalled_after == seconds
 
 
 # Prices.

@@ -452,6 +452,25 @@ def test_options_become_targets(tmp_path: Path) -> None:
     assert asked.query == "q"
 
 
+@pytest.mark.parametrize(("interval", "window"), [(15, "[2m]"), (60, "[2m]"), (90, "[3m]"), (300, "[6m]")])
+def test_no_work_between_two_runs_is_missed(interval: float, window: str) -> None:
+    """The query of the check looks back beyond the run before, with a minute for runs and scrapes that come late."""
+    options = {"activity": {"prometheus_url": "http://p:9090"}, "inactive_after_seconds": 3600}
+    target = settings.targets(config(**options, min_collection_interval=interval)).activity
+    assert isinstance(target, PrometheusTarget)
+    assert target.query.count(window) == 2
+
+
+def test_labels_of_the_user_are_asked_for() -> None:
+    """What the query of the check does not keep could not be read: `pod_label` goes without a `query`."""
+    options = {"prometheus_url": "http://p:9090", "namespace_label": "k8s_ns", "pod_label": "k8s_pod"}
+    target = settings.targets(config(activity=options)).activity
+    assert isinstance(target, PrometheusTarget)
+    kept = target.query.removeprefix("max by (").partition(")")[0].split(", ")
+    assert {"k8s_ns", "k8s_pod", "UUID", "pod"} <= set(kept)
+    assert len(kept) == len(set(kept))
+
+
 def test_options_become_rules() -> None:
     """What the samples mean, in the order of the sources."""
     training = [
@@ -472,7 +491,9 @@ def test_options_become_rules() -> None:
 
 def test_options_as_they_are_written() -> None:
     """The commands have no models: raw mappings do as well."""
-    raw = SimpleNamespace(activity={"label_selector": "app=x"}, training=[{"train_jobs": True}])
+    raw = SimpleNamespace(
+        activity={"label_selector": "app=x"}, training=[{"train_jobs": True}], min_collection_interval=None
+    )
     found = settings.targets(raw)  # type: ignore[arg-type]
     assert found == Targets(PodTarget("app=x", 9400, ACTIVITY_METRICS), (TrainJobTarget(),))
 

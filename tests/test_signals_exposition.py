@@ -43,6 +43,18 @@ def pace(value: float, *, counter: bool) -> Pace:
     return Pace(0, "team", "train-0", "", value, counter, AT)
 
 
+def test_the_parts_of_a_sum_of_counters() -> None:
+    """Each series of a pod is told apart by its labels, in whatever order; a gauge has no parts."""
+    lines = ('tokens_total{worker="a",gpu="0"} 3\n', 'tokens_total{worker="b",gpu="1"} 4\n')
+    (one,) = told("".join(lines), "tokens_total").paces
+    (two,) = told('tokens_total{gpu="1",worker="b"} 5\n' + lines[0], "tokens_total").paces
+    ((a, _), (b, _)) = one.parts
+    assert (one.value, dict(one.parts), a != b) == (7, {a: 3, b: 4}, True)
+    assert dict(two.parts) == {a: 3, b: 5}
+    (gauge,) = told('rate{gpu="0"} 3\nrate{gpu="1"} 4\n', "rate").paces
+    assert gauge.parts == ()
+
+
 # --- GPUs ------------------------------------------------------------------------------------------------------------
 
 
@@ -81,10 +93,17 @@ def test_a_gpu_of_nobody_has_no_beat(labels: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "active"),
-    [(0, False), ("0.000000", False), (0.0009, False), (0.0011, True), (0.05, True), (1, True), (100, True)],
+    [
+        *((0, False), ("0.000000", False), (0.0009, False), (0.0011, True), (0.05, True), (1, True), (100, True)),
+        *((5e6, True), (1e9, True), (2.2e9, True), ("1.2e12", True)),
+    ],
 )
 def test_what_counts_as_active(value: object, active: bool) -> None:
-    """More than a thousandth, of a ratio as of percent: less is the noise of the counter."""
+    """More than a thousandth, of a ratio as of percent: less is the noise of the counter.
+
+    A query may tell work in any unit, as bytes a second or counts of energy. Samples of work that were left out would
+    let a GPU seem idle that was sampled in a pause now and then.
+    """
     (beat,) = heard(line('namespace="team",pod="p"', value)).beats
     assert beat.active is active
 
@@ -107,7 +126,11 @@ def test_one_of_two_metrics_is_enough() -> None:
 
 @pytest.mark.parametrize(
     ("value", "reason"),
-    [("NaN", "nan"), ("+Inf", "inf"), ("-Inf", "inf"), (-1, "other"), (2147483632, "other"), (9.22e18, "other")],
+    [
+        *(("NaN", "nan"), ("+Inf", "inf"), ("-Inf", "inf"), (-1, "other")),
+        *((value, "other") for value in (2147483632, 2147483634, 140737488355328, "140737488355330.000000")),
+        *((value, "other") for value in (9223372036854775792, "9223372036854775794", 9.22e18)),
+    ],
 )
 def test_a_value_that_is_none_is_no_beat(value: object, reason: str) -> None:
     """What DCGM writes for a value that it has not, and what is no number, is neither active nor inactive."""
@@ -176,7 +199,7 @@ def test_a_whole_node() -> None:
 )
 def test_what_counts_up(text: str, metric: str, counter: bool) -> None:
     """The TYPE of the family tells, and without one the name."""
-    assert told(text, metric).paces == [pace(7, counter=counter)]
+    assert [one._replace(parts=()) for one in told(text, metric).paces] == [pace(7, counter=counter)]
 
 
 def test_the_series_of_a_pod_add_up() -> None:

@@ -100,8 +100,8 @@ def asking(server: Prometheus, **options: Any) -> Iterator[Asking]:
 
 
 def paces(heard: Heard) -> list[Pace]:
-    """Return the paces in their order, without their times."""
-    return sorted(pace._replace(at=0) for pace in heard.signals.paces)
+    """Return the paces in their order, without their times and parts."""
+    return sorted(pace._replace(at=0, parts=()) for pace in heard.signals.paces)
 
 
 def pace(pod: str, value: float, *, gang: str = "", counter: bool = False) -> Pace:
@@ -312,6 +312,19 @@ def test_a_partial_answer_of_a_gang(server: Prometheus) -> None:
         heard = made.round()
         assert list(heard.signals.paces) == []
         assert (heard.health[0].reason, heard.signals.training) == ("invalid", "no_sample")
+
+
+@pytest.mark.parametrize("label", ["", "job"])
+def test_a_remark_on_the_query_is_no_partial_answer(label: str, server: Prometheus) -> None:
+    """Prometheus 2.48 to 2.53 has what it remarks among the warnings (prometheus#14135): nothing is missing."""
+    remark = (
+        'PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "tokens" (1:6)'
+    )
+    server.result = vector(of("a", "3", job="train"), warnings=[remark])
+    with asking(server, gang_label=label) as made:
+        heard = made.round()
+        assert paces(heard) == [pace("", 3, gang="train") if label else pace("a", 3)]
+        assert (heard.health[0].reason, heard.errors) == ("ok", {})
 
 
 # --- wrong names -----------------------------------------------------------------------------------------------------

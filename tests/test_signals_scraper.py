@@ -110,6 +110,31 @@ def server(healthy: Exporters) -> Exporters:
 # --- who is asked ----------------------------------------------------------------------------------------------------
 
 
+def test_those_whose_first_turn_is_to_come_are_told(server: Exporters) -> None:
+    """Five pods and a budget of two: three are awaited, then one; one that fails had its turn, new ones had none."""
+    ips = addresses(6)
+    server.sick[ips[2]] = 500
+    with reading(server, ips[:5], requests_per_run=2) as made:
+        assert {pod for _, _, pod in made.round().signals.awaited} == {"pod-0002", "pod-0003", "pod-0004"}
+        assert list(made.round().signals.awaited) == [(0, "team", "pod-0004")]
+        assert list(made.round().signals.awaited) == []
+        made.following.table += [Endpoint("team", f"new-{n}", ips[5]) for n in range(3)]
+        assert list(made.round().signals.awaited) == [(0, "team", "new-2")]
+
+
+def test_a_page_with_far_too_many_samples(server: Exporters) -> None:
+    """To parse them would take longer than the round, and nothing ends that: the page is refused, others are told."""
+    ips = addresses(2)
+    lines = [b'train_tokens_total{n="%d"} 7\n' % n for n in range(10_001)]
+    server.pages[ips[0]], server.pages[ips[1]] = b"".join(lines), b"".join(lines[1:])
+    with reading(server, ips) as made:
+        heard = made.round()
+        assert [(pace.pod, pace.value) for pace in heard.signals.paces] == [("pod-0001", 70_000)]
+        assert (0, "team", "pod-0000") in heard.signals.silent
+    with reading(server, ips[:1]) as made:
+        assert "more than 10000 samples of train_tokens_total" in made.told(made.round())
+
+
 def test_all_within_the_budget(server: Exporters) -> None:
     """Ten pods and a budget of four: four requests a round, and every pod within three rounds, again and again."""
     ips = addresses(10)
@@ -130,7 +155,7 @@ def test_what_is_told(server: Exporters) -> None:
         heard = made.round()
         after = time.monotonic()
         told = sorted(heard.signals.paces)
-        assert [pace._replace(at=0) for pace in told] == [
+        assert [pace._replace(at=0, parts=()) for pace in told] == [
             Pace(0, "team", f"pod-000{n}", "", 7.0, counter=True, at=0) for n in range(3)
         ]
         assert all(before <= pace.at <= after for pace in told)

@@ -144,7 +144,7 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
         config = self.config
         rules = settings.rules(config)
         self._emitter = Emitter(self, settings.emit_options(config))
-        self._meter = Meter(float(config.min_collection_interval or 15))
+        self._meter = Meter(settings.interval(config))
         if config.collect_kubernetes:
             self._connection = self._connect()
             self._deriver = Deriver(rules)
@@ -180,7 +180,7 @@ class KueueGangCheck(OpenMetricsBaseCheckV2, ConfigMixin):  # type: ignore[misc]
         targets = settings.targets(self.config)
         if targets == Targets():
             return None
-        interval = float(self.config.min_collection_interval or 15)
+        interval = settings.interval(self.config)
         return SignalReader(targets, self.log, interval=interval, init_config=self.init_config)
 
     def _scrape(self, errors: dict[str, SourceError]) -> SourceHealth:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from datadog_checks.kueue_gang.config_models.conversions import HTTP_OPTIONS
+from datadog_checks.kueue_gang.config_models.signals import LEAST_RUNS
 from datadog_checks.kueue_gang.config_models.validators import slot_parts, taint_parts
 from datadog_checks.kueue_gang.derive.rules import GANG_KINDS, Rules, TrainingRule
 from datadog_checks.kueue_gang.emit_gang import EmitOptions
@@ -21,7 +22,7 @@ from datadog_checks.kueue_gang.facts.podgroups import ENGINES
 from datadog_checks.kueue_gang.facts.pods import Toleration
 from datadog_checks.kueue_gang.facts.quantity import GpuResources
 from datadog_checks.kueue_gang.options import thaw
-from datadog_checks.kueue_gang.sources.prometheus import ACTIVITY_QUERY
+from datadog_checks.kueue_gang.sources.prometheus import activity_query
 from datadog_checks.kueue_gang.sources.resources import Reducer, Resource, resources
 from datadog_checks.kueue_gang.sources.samples import ACTIVITY_METRICS, NAMESPACE_LABELS, POD_LABELS
 from datadog_checks.kueue_gang.sources.targets import PodTarget, PrometheusTarget, Targets, TrainJobTarget
@@ -50,15 +51,18 @@ def rules(config: "InstanceConfig") -> Rules:
         elastic_flavors=frozenset(config.elastic_flavors or ()),
         activity=bool(config.activity),
         inactive_after=float(config.inactive_after_seconds or 0),
-        training=tuple(_training_rule(source) for source in config.training or ()),
+        training=tuple(_training_rule(source, interval(config)) for source in config.training or ()),
         prices=tuple((config.gpu_hourly_price or {}).items()),
     )
 
 
 def targets(config: "InstanceConfig") -> Targets:
     """Return the options that say where signals are read."""
+    activity: Mapping[str, Any] = config.activity or {}
+    named = [activity[key] for key in ("namespace_label", "pod_label") if key in activity]
+    query = activity_query(interval(config), named)
     return Targets(
-        activity=_target(config.activity, _ACTIVITY) if config.activity else None,
+        activity=_target(activity, {**_ACTIVITY, "query": query}) if activity else None,
         training=tuple(
             TrainJobTarget() if source.get("train_jobs") else _target(source, {}) for source in config.training or ()
         ),
@@ -111,7 +115,6 @@ def _reducers(options: Rules) -> Mapping[str, Reducer]:
 _ACTIVITY: Final = {
     "port": 9400,
     "metrics": ACTIVITY_METRICS,
-    "query": ACTIVITY_QUERY,
     "namespace_labels": NAMESPACE_LABELS,
     "pod_labels": POD_LABELS,
 }
@@ -129,13 +132,19 @@ def _target(source: Mapping[str, Any], default: Mapping[str, Any]) -> PodTarget 
     return kind(**wanted, http={key: thaw(given[key]) for key in given.keys() & HTTP_OPTIONS})
 
 
-def _training_rule(source: Mapping[str, Any]) -> TrainingRule:
-    """Return how the samples of a source of training are understood."""
+def interval(config: "InstanceConfig") -> float:
+    """Return the seconds between two runs."""
+    return float(config.min_collection_interval or 15)
+
+
+def _training_rule(source: Mapping[str, Any], every: float) -> TrainingRule:
+    """Return how the samples of a source of training are understood, with a run `every` so many seconds."""
     train_jobs = bool(source.get("train_jobs"))
     return TrainingRule(
         unit=source.get("unit", ""),
         over_ranks=source.get("over_ranks", "sum"),
-        stalled_after=float(source.get("stalled_after_seconds", 300)),
+        # A run takes one sample, and a pause takes some to be seen.
+        stalled_after=float(source.get("stalled_after_seconds", max(300, LEAST_RUNS * every))),
         train_jobs=train_jobs,
         # Of pods the metric is what is read, and no choice is left.
         metric=source.get("metric", "") if train_jobs else "",

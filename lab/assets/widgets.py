@@ -178,8 +178,10 @@ def _queries(one: Json, **more: str) -> list[Json]:
 
 
 def _formula(one: Json) -> Json:
-    known(one, "show", "as", "unit", "colors")
+    known(one, "show", "as", "unit", "colors", "palette")
     made: Json = {"formula": one["show"]}
+    if "palette" in one:
+        made["style"] = {"palette": one["palette"]}
     if "as" in one:
         made["alias"] = one["as"]
     if "unit" in one:

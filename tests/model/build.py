@@ -36,6 +36,7 @@ from datadog_checks.kueue_gang.facts import (
     queues,
     rejections,
     topology,
+    trainjobs,
     workloads,
 )
 from datadog_checks.kueue_gang.facts.cluster import Cluster, SchedulerCount
@@ -851,5 +852,6 @@ def reducers(rules: Rules) -> dict[str, Callable[[Json], Any]]:
         "admissionchecks": queues.admission_check,
         "topologies": topology.topology,
         rejections.EVENTS: rejections.rejection_event,
+        trainjobs.TRAIN_JOBS: trainjobs.train_job,
         **{engine.source: engine.reducer(rules.gpus, rules.labels) for engine in podgroups.ENGINES},
     }

@@ -91,6 +91,27 @@ def test_a_counter_that_fell_began_anew() -> None:
     assert rates(watched.run(30, paces=[count("train-0", 30, 600)])) == {"tokens": 0.0}, "standing still is known"
 
 
+def test_one_of_several_processes_of_a_pod_begins_anew() -> None:
+    """Each counter is compared with itself: what the others have counted all their life was not done just now.
+
+    Two processes count 150 in 15 seconds each. One is started again (45 since), goes (nothing is told of it), and comes
+    as another (from its second sample on).
+    """
+    rows = [
+        ({1: 1e9, 2: 2e9}, None),
+        ({1: 1e9 + 150, 2: 2e9 + 150}, 20.0),
+        ({1: 45.0, 2: 2e9 + 300}, 13.0),
+        ({2: 2e9 + 450}, 10.0),
+        ({2: 2e9 + 600, 3: 90.0}, 10.0),
+        ({2: 2e9 + 750, 3: 240.0}, 20.0),
+        ({4: 30.0, 5: 60.0}, 6.0),
+    ]
+    watched = watch()
+    for place, (parts, expected) in enumerate(rows):
+        sample = count("train-0", 15 * place, sum(parts.values()))._replace(parts=tuple(parts.items()))
+        assert rates(watched.run(15 * place, paces=[sample])).get("tokens") == expected
+
+
 def test_a_rank_that_told_and_does_not_now_leaves_the_sum_unknown() -> None:
     """Half of a gang's throughput is no throughput; a rank that never told has nothing to tell."""
     watched = watch()
@@ -99,6 +120,15 @@ def test_a_rank_that_told_and_does_not_now_leaves_the_sum_unknown() -> None:
     seen = watched.run(30, paces=[gauge("train-0", 30, 100.0)], silent=[(0, "train-1")])
     assert (rates(seen), seen.unobservable("throughput")) == ({}, {"no_sample": 1})
     assert rates(watched.run(45, paces=[gauge("train-0", 45, 100.0), gauge("train-1", 45, 90.0)])) == {"tokens": 190.0}
+
+
+def test_a_sum_waits_for_the_first_turn_of_all() -> None:
+    """Half of the ranks were asked: their sum is no throughput of the gang. Of one kind the largest may be told."""
+    watched = watch(rules=(TOKENS, TrainingRule("steps", over_ranks="max")))
+    paces = [gauge("train-0", 0, 100.0), gauge("train-0", 0, 3.0, source=1)]
+    seen = watched.run(0, paces=paces, awaited=[(0, "train-1"), (1, "train-1")])
+    assert rates(seen) == {"steps": 3.0}
+    assert rates(watched.run(15, paces=[gauge("train-1", 15, 50.0)])) == {"tokens": 150.0, "steps": 3.0}
 
 
 def test_a_sample_is_fresh_for_a_while() -> None:
@@ -159,6 +189,16 @@ def test_several_sources() -> None:
     assert rates(watched.run(15, paces=[gauge("train-0", 15, 8.0)])) == {"tokens": 8.0, "samples": 9.0}
 
 
+def test_a_source_that_is_down_leaves_it_to_the_next() -> None:
+    """A Prometheus told of the gang and does not any more; the pods tell the same unit, so the gang is not unseen."""
+    watched = watch(rules=(TrainingRule("tokens"), TrainingRule("tokens")))
+    watched.run(0, paces=[gauge("train-0", 0, 7.0), gauge("train-0", 0, 6.0, source=1)])
+    for at in range(INTERVAL, STALLED_AFTER + 60, INTERVAL):
+        seen = watched.run(at, paces=[gauge("train-0", at, 6.0, source=1)], silent=[(0, "train-0")])
+        assert (rates(seen), stalled(seen), seen.unobservable("throughput")) == ({"tokens": 6.0}, "", {})
+    assert rates(watched.run(at + 1, paces=[gauge("train-0", at + 1, 8.0)])) == {"tokens": 8.0}
+
+
 def test_a_query_that_tells_of_the_gang() -> None:
     """A sample that names the gang needs no pod."""
     assert rates(watch().run(0, paces=[gauge("", 0, 42.0, gang="train"), gauge("", 0, 1.0, gang="else")])) == {
@@ -204,6 +244,29 @@ def test_a_train_job_that_is_not_updated() -> None:
     watched.restart()
     assert stalled(watched.run(STALLED_AFTER + 10, jobs=[job(-5, 12.5, rate=320.0)])) == "no_progress"
     seen = watched.run(STALLED_AFTER + 30, jobs=[job(STALLED_AFTER + 20, 12.6, rate=300.0)])
+    assert (stalled(seen), rates(seen)) == ("", {"samples": 300.0})
+
+
+@pytest.mark.parametrize("wrong", [-7200.0, -400.0, 7200.0])
+def test_the_clock_of_a_trainer_may_be_wrong(wrong: float) -> None:
+    """A TrainJob that reports every ten seconds gets on, whatever time it says; without reports it stalls in time."""
+    watched = watch(*running("train", 2, since=20), rules=(TrainingRule("samples", train_jobs=True, metric="rate"),))
+    watched.run(0, jobs=[job(wrong, 1.0, rate=320.0)])
+    for at in range(INTERVAL, 1201, INTERVAL):
+        seen = watched.run(at, jobs=[job(wrong + at, 1.0, rate=320.0)])
+        assert (stalled(seen), rates(seen)) == ("", {"samples": 320.0})
+    assert stalled(watched.run(1200 + STALLED_AFTER - 1)) == ""
+    seen = watched.run(1200 + STALLED_AFTER + 1)
+    assert (stalled(seen), rates(seen)) == ("no_progress", {})
+
+
+def test_a_train_job_that_was_preempted_and_runs_again() -> None:
+    """Its last report was of the attempt before: that is no rate, and the gang has its time to begin."""
+    watched = watch(*running("train", 2, since=20), rules=(TrainingRule("samples", train_jobs=True, metric="rate"),))
+    seen = watched.run(0, jobs=[job(-100, 40.0, rate=320.0)])
+    assert seen.picture.headway == {KEY: Headway((), 40.0)}
+    assert stalled(watched.run(500)) == ""
+    seen = watched.run(515, jobs=[job(510, 40.0, rate=300.0)])
     assert (stalled(seen), rates(seen)) == ("", {"samples": 300.0})
 
 
@@ -371,6 +434,23 @@ def test_slowness_does_not_become_the_level() -> None:
     assert 3600 + 3.9 * 3600 < told_at[-1] < 3600 + 4.2 * 3600
 
 
+def test_another_job_of_the_same_name_has_its_own_level() -> None:
+    """The next one does at a third of the rate what the one before did: only one that is restarted is slow so."""
+    for made_anew, expected in ((True, {""}), (False, {"", "slow"})):
+        watched = watch()
+        for at in range(INTERVAL, 4000, INTERVAL):
+            assert stalled(watched.run(at, paces=[count("train-0", at, 300.0 * at)])) == ""
+        members = [
+            ready(f"train-{rank}", of_group("train"), f"n{rank}", since=-4040, created=-4020) for rank in range(2)
+        ]
+        anew = (pod_group("train", 2, created=-4010 if made_anew else 7260), *members)
+        told = {
+            stalled(watched.run(at, *anew, paces=[count("train-0", at, 100.0 * at)]))
+            for at in range(4050, 6000, INTERVAL)
+        }
+        assert told == expected
+
+
 def test_no_level_no_slowness() -> None:
     """A gang that begins has none: against ten samples nothing is slow."""
     watched = watch()
@@ -393,6 +473,20 @@ def test_one_pause_is_no_slowness() -> None:
         found |= {stalled(seen) for _, _, seen in train(watched, start, start + 45, 0.0, done)}
     assert "slow" in found
     assert "no_progress" not in found
+
+
+def test_slower_steps_are_not_slow_before_they_take_twice_as_long() -> None:
+    """A step takes 29 seconds, then 36, with samples each 15: the counter rests in half of the samples.
+
+    That is 81 % of its level, and where a step takes 70 seconds it is 41 %.
+    """
+    for seconds, expected in ((36.0, {""}), (70.0, {"", "slow"})):
+        watched, done, after, told = watch(), 0, 29.0, set()
+        for at in range(INTERVAL, 3 * 3600, INTERVAL):
+            while after <= at:
+                done, after = done + 1000, after + (29.0 if at < 1.3 * 3600 else seconds)
+            told.add(stalled(watched.run(at, paces=[count("train-0", at, done)])))
+        assert told == expected
 
 
 def test_another_number_of_gpus_is_another_level() -> None:
@@ -557,3 +651,16 @@ def test_a_gang_that_is_gone_is_forgotten() -> None:
         seen = watched.run(at, *other)
     book = watched.deriver._watch.throughput
     assert (book._pods, book._known, seen.picture.headway, done) == ({}, {}, {}, 60_000)
+
+
+def test_pods_of_no_gang_are_forgotten_soon() -> None:
+    """A query tells of a hundred others in each run: those of half an hour are kept, and the gang's own for ever."""
+    watched = watch()
+    for at in range(0, 3 * 3600, 60):
+        others = [gauge(f"job-{at}-{number}", at, 1.0) for number in range(100)]
+        own = [gauge("train-0", at, 100.0)] if at < 600 else []
+        watched.run(at, paces=[*others, *own])
+    kept = watched.deriver._watch.throughput._pods
+    assert (TEAM, "train-0") in kept
+    # Of half an hour, and of the ten minutes until somebody looks.
+    assert len(kept) <= 1 + 100 * (30 + 10 + 1)

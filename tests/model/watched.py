@@ -77,6 +77,7 @@ class Watched:
         beats: Sequence[Beat] = (),
         paces: Sequence[Pace] = (),
         silent: Sequence[tuple[int, str]] = (),
+        awaited: Sequence[tuple[int, str]] = (),
         jobs: Sequence[TrainJob] | None = None,
         activity: str = "",
         training: str = "",
@@ -92,6 +93,7 @@ class Watched:
             beats=tuple(beats),
             paces=tuple(paces),
             silent=tuple((source, TEAM, pod) for source, pod in silent),
+            awaited=tuple((source, TEAM, pod) for source, pod in awaited),
             activity=activity,
             training=training,
         )

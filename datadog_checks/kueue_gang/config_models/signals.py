@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 #: The most that a GPU may cost an hour, in whatever currency: more is a slip.
 MOST_PRICE = 1_000_000_000
 
-#: Runs that must fit into `inactive_after_seconds`: a GPU rests where at least three samples in a row say so.
-RUNS_TO_BE_INACTIVE = 3
+#: Runs that must fit into the times after which a GPU rests or a gang stalls: three samples in a row say so.
+LEAST_RUNS = 3
 
 #: The Agent's own seconds between two runs, where the instance does not set them.
 DEFAULT_INTERVAL = 15
@@ -327,12 +327,18 @@ def faults(model: InstanceConfig) -> list[str]:
         if value and not model.collect_kubernetes
     ]
     interval = model.min_collection_interval or DEFAULT_INTERVAL
-    least = RUNS_TO_BE_INACTIVE * interval
+    least = LEAST_RUNS * interval
     if model.activity and model.inactive_after_seconds is not None and model.inactive_after_seconds < least:
         found.append(
             f"`inactive_after_seconds` is {model.inactive_after_seconds:g}: with a run every {interval:g} seconds"
             f" (`min_collection_interval`) it must be {least:g} or more, since fewer samples prove nothing"
         )
+    found += [
+        f"`training[{number}].stalled_after_seconds` is {seconds:g}: with a run every {interval:g} seconds"
+        f" (`min_collection_interval`) it must be {least:g} or more, since a run takes one sample"
+        for number, source in enumerate(model.training or ())
+        if (seconds := source.get("stalled_after_seconds")) is not None and seconds < least
+    ]
     resources = model.gpu_resources or ()
     gpus = GpuResources(tuple(resources))
     for key in model.gpu_hourly_price or ():

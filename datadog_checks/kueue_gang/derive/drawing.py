@@ -353,9 +353,9 @@ class _Drawing:
         gang, rules = shape.gang, self.rules
         if rules.training and state in _TELLING:
             members = tuple(shape.pods(UP))
-            runner = Runner(
-                gang.key, gang.namespace, gang.name, began, members, held.allocated, judged=state == "running"
-            )  # fmt: skip
+            made = tuple(one.created for one in (gang.group, gang.workload) if one)
+            judged = state == "running"
+            runner = Runner(gang.key, gang.namespace, gang.name, began, members, held.allocated, judged, made)
             self.runners.append(runner)
         if state != "running":
             return ""

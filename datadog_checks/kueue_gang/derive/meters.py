@@ -3,8 +3,11 @@
 # Licensed under a 3-clause BSD style license (see LICENSE)
 """One series of training samples: how fast it goes, and when it was last seen to go on.
 
-A counter tells a rate from two samples. One that fell began anew with its process: what it has now was done since. A
-gauge is the rate itself. It goes on while it is above zero, though a process that hangs serves its last value for
+A counter tells a rate from two samples. One that fell began anew with its process: what it has now was done since. Of a
+sum of several counters each is compared with itself, else the end of one process would look like a new beginning of
+all; one that joins the others tells something from its second sample on.
+
+A gauge is the rate itself. It goes on while it is above zero, though a process that hangs serves its last value for
 ever: one that had changed with each of many samples and does not any more has stopped.
 """
 
@@ -34,11 +37,12 @@ class Meter:
     silent: bool = False
     frozen: bool = False
     changes: int = 0
+    parts: tuple[tuple[int, float], ...] = ()
 
     @classmethod
     def begin(cls, pace: Pace) -> "Meter":
         """Return a series of one sample."""
-        meter = cls(pace.at, pace.value, pace.counter, pace.at)
+        meter = cls(pace.at, pace.value, pace.counter, pace.at, parts=pace.parts)
         if not pace.counter:
             meter.rate, meter.grown = pace.value, pace.at if pace.value > 0 else None
         return meter
@@ -50,7 +54,9 @@ class Meter:
         seconds, before = pace.at - self.at, self.value
         self.at, self.value, self.silent = pace.at, pace.value, False
         if self.counter:
-            done = pace.value - before if pace.value >= before else max(0.0, pace.value)
+            old, self.parts = dict(self.parts), pace.parts
+            pairs = [(old[part], now) for part, now in pace.parts if part in old] or [(before, pace.value)]
+            done = sum(_done(*pair) for pair in pairs)
             self.rate = done / seconds
             if done > 0:
                 self.grown = pace.at
@@ -71,3 +77,8 @@ class Meter:
         self.changes, self.frozen = 0, False
         if self.counter:
             self.rate = self.grown = None
+
+
+def _done(before: float, now: float) -> float:
+    """Return what a counter counted between two samples."""
+    return now - before if now >= before else max(0.0, now)

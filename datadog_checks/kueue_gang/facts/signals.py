@@ -37,7 +37,8 @@ class Pace(NamedTuple):
     """One sample of how fast a training job gets on, of one pod (`gang` empty) or of one gang (`pod` empty).
 
     `source` is the place of its source in the option `training`. `value` is units per second, or with `counter` units
-    since the process began. `at` in seconds of the clock that only goes on.
+    since the process began. `at` in seconds of the clock that only goes on. `parts` are the series of a counter that
+    add up to the value, by a hash of their labels: each begins anew by itself. Empty where they are not told.
     """
 
     source: int
@@ -47,6 +48,7 @@ class Pace(NamedTuple):
     value: float
     counter: bool
     at: float
+    parts: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,15 @@ class Signals:
 
     `activity` and `training` are empty where these signals are read, else one of the reasons above; `training` tells
     of all its sources together: empty as soon as one is read. `silent` are pods that a training source asked in vain,
-    or that answered without the metric that they had told before: (source, namespace, pod).
+    or that answered without the metric that they had told before: (source, namespace, pod). `awaited` are pods whose
+    first turn is still to come.
     """
 
     clock: float = 0.0
     beats: Sequence[Beat] = ()
     paces: Sequence[Pace] = ()
     silent: Sequence[tuple[int, str, str]] = ()
+    awaited: Sequence[tuple[int, str, str]] = ()
     activity: str = NOT_CONFIGURED
     training: str = NOT_CONFIGURED
 

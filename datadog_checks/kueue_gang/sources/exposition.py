@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from typing import Final
 
 from prometheus_client.parser import text_fd_to_metric_families
@@ -37,6 +38,8 @@ _SAMPLE: Final = re.compile(
 _LOOKED_AT: Final = 1024 * 1024
 #: Most names that are told as close.
 _CLOSE: Final = 3
+#: Most samples of one name in a page: to parse them takes time that no timeout ends. A node has some hundred devices.
+MOST_SAMPLES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def page(body: bytes, wanted: Iterable[str]) -> Page:
     A name that is not there is taken with `_total`, as some write the name of a counter without it.
 
     Raises:
-        ValueError: there is no metric in it; the text says what it is instead.
+        ValueError: there is no metric in it, or far too many samples; the text says what it is instead.
 
     """
     samples: list[Sample] = []
@@ -62,7 +65,10 @@ def page(body: bytes, wanted: Iterable[str]) -> Page:
     broken = 0
     for wish in wanted:
         for name in (wish, f"{wish}_total"):
-            lines = list(_lines(body, name))
+            lines = list(islice(_lines(body, name), MOST_SAMPLES + 1))
+            if len(lines) > MOST_SAMPLES:
+                msg = f"more than {MOST_SAMPLES} samples of {name}"
+                raise ValueError(msg)
             if lines:
                 # A line that is none may look to the parser as if it had another name.
                 found = [sample for sample in _parsed(lines) if sample.name == name]

@@ -14,7 +14,7 @@ the server does not know the names in the query, that is told, with the names th
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any, Final
 
@@ -36,17 +36,29 @@ NAMES: Final = "/api/v1/label/__name__/values"
 LOOK_AGAIN: Final = 40
 
 _DEVICE: Final = (
-    "namespace, pod, exported_namespace, exported_pod, pod_namespace, pod_name, Hostname, hostname, gpu, UUID, "
-    "GPU_I_ID, vgpu"
-)
-#: The activity of all GPUs, one series a device: the greatest of what DCGM tells, in the last two minutes. Both metrics
-#: count, since one may stand still; a label keeps them apart until the maximum is taken, for `or` alone would drop one.
-ACTIVITY_QUERY: Final = "max by ({}) ({})".format(
-    _DEVICE,
-    " or ".join(
-        f'label_replace(max_over_time({metric}[2m]), "metric", "{metric}", "", "")' for metric in ACTIVITY_METRICS
-    ),
-)
+    "namespace", "pod", "exported_namespace", "exported_pod", "pod_namespace", "pod_name", "Hostname", "hostname",
+    "gpu", "UUID", "GPU_I_ID", "vgpu",
+)  # fmt: skip
+
+
+def activity_query(interval: float, labels: Iterable[str] = ()) -> str:
+    """Return the query for the activity of all GPUs, one series a device, asked each `interval` seconds.
+
+    `labels` are those of the user that name the pod: what the query does not keep nobody can read.
+    It is the greatest of what DCGM tells, in the last two minutes and since the query before. Both metrics count, since
+    one may stand still; a label keeps them apart until the maximum is taken, for `or` alone would drop one.
+    """
+    minutes = 1 + ceil(interval / 60)
+    metrics = (
+        f'label_replace(max_over_time({metric}[{minutes}m]), "metric", "{metric}", "", "")'
+        for metric in ACTIVITY_METRICS
+    )
+    kept = dict.fromkeys([*_DEVICE, *labels])
+    return f"max by ({', '.join(kept)}) ({' or '.join(metrics)})"
+
+
+#: That query at the Agent's own interval.
+ACTIVITY_QUERY: Final = activity_query(15)
 
 #: Words of a query that may be names of metrics, outside of quotes, braces and brackets.
 _QUOTED: Final = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`")
@@ -59,6 +71,10 @@ _KEYWORDS: Final = frozenset(
         "atan2", "inf", "nan", "start", "end",
     }
 )  # fmt: skip
+
+#: How a remark on the query begins that Prometheus 2.48 to 2.53 puts among the warnings: that a rate is taken of a name
+#: without _total, for example. The answer is whole.
+_REMARK: Final = "PromQL info"
 
 #: What series say: (samples, when they were asked for) -> what was found.
 Reading = Callable[[Sequence[Sample], float], Found]
@@ -190,7 +206,7 @@ def vector(body: bytes) -> tuple[list[Sample], int, list[str]]:
         except MALFORMED:
             continue
     warnings = answer.get("warnings")
-    told = [str(one) for one in warnings] if isinstance(warnings, list) else []
+    told = [str(one) for one in warnings if not str(one).startswith(_REMARK)] if isinstance(warnings, list) else []
     return samples, len(found) - len(samples), told
 
 

@@ -12,13 +12,14 @@ pods share in time the number of the share. Where DRA allocates the device the l
 Something ran on a device if any of its samples says so: a profiling counter may be held by somebody else and stand
 still while the utilization does not.
 
-A training job is told by its pods: the series of one pod add up. A sum of which a part is no number is no number.
+A training job is told by its pods: the series of one pod add up. A sum of which a part is no number is no number. Of a
+sum of counters the parts are told too: one process of a pod begins anew while the others go on.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite, isnan
+from math import inf, isfinite, isnan
 from typing import Final, NamedTuple
 
 from datadog_checks.kueue_gang.facts.signals import Beat, Pace
@@ -32,8 +33,13 @@ NAMESPACE_LABELS: Final = ("exported_namespace", "namespace", "pod_namespace")
 DEVICE_LABELS: Final = (("UUID", "uuid", "gpu", "device"), ("GPU_I_ID",), ("dra_mig_device_uuid",), ("vgpu",))
 #: A share of time, or percent, from which on something ran: what is less is noise of the counter.
 ACTIVE: Final = 0.001
-#: No share of time and no percentage is more. DCGM writes very large numbers for values that it does not have.
-MOST: Final = 1e6
+#: What DCGM writes for a value that it does not have, as integer of 32 bits, as float and as integer of 64 bits
+#: (dcgm_structs.h): the least and the most. Other large numbers are work, in whatever unit a query tells it.
+BLANKS: Final = ((2**31 - 16, 2**31), (2**47, 2**47 + 16), (2**62, inf))
+
+
+#: Series of one pod that are looked at one by one: a node has no more processes that train.
+MOST_PARTS: Final = 256
 
 
 class Sample(NamedTuple):
@@ -68,7 +74,7 @@ class PodLabels(NamedTuple):
 class Found:
     """What was found; `silent` are (source, namespace, pod) that did not tell, `bad` counts samples by what they are.
 
-    Bad are `nan`, `inf`, `range` (no share of time) and `text` (no sample at all).
+    Bad are `nan`, `inf` and `other`: what cannot be a value, and lines that are no sample.
     """
 
     beats: list[Beat] = field(default_factory=list)
@@ -103,7 +109,7 @@ def beats(samples: Iterable[Sample], at: float, labels: PodLabels = PodLabels())
     found = Found()
     active: dict[tuple[str, str, str], bool] = {}
     for sample in samples:
-        wrong = flaw(sample.value) or ("" if 0 <= sample.value <= MOST else "other")
+        wrong = flaw(sample.value) or ("other" if _is_none(sample.value) else "")
         if wrong:
             found.bad[wrong] += 1
             continue
@@ -114,6 +120,11 @@ def beats(samples: Iterable[Sample], at: float, labels: PodLabels = PodLabels())
             active[key] = active.get(key, False) or sample.value > ACTIVE
     found.beats = [Beat(*key, works, at) for key, works in active.items()]
     return found
+
+
+def _is_none(value: float) -> bool:
+    """Tell whether a number cannot be the activity of a GPU."""
+    return value < 0 or any(least <= value <= most for least, most in BLANKS)
 
 
 class Teller(NamedTuple):
@@ -130,7 +141,7 @@ def paces(source: int, samples: Iterable[tuple[Teller, Sample]], at: float, *, c
     Who tells counters and others at once tells nothing that can be added.
     """
     found = Found()
-    sums: dict[Teller, float] = {}
+    series: dict[Teller, list[Sample]] = {}
     kinds: dict[Teller, set[bool]] = {}
     broken: set[Teller] = set()
     for teller, sample in samples:
@@ -139,11 +150,19 @@ def paces(source: int, samples: Iterable[tuple[Teller, Sample]], at: float, *, c
             found.bad[wrong] += 1
             broken.add(teller)
             continue
-        sums[teller] = sums.get(teller, 0.0) + sample.value
+        series.setdefault(teller, []).append(sample)
         kinds.setdefault(teller, set()).add(sample.name in counters)
     found.paces = [
-        Pace(source, teller.namespace, teller.pod, teller.gang, value, kinds[teller] == {True}, at)
-        for teller, value in sums.items()
+        Pace(source, *teller, sum(one.value for one in parts), counter, at, _parts(parts) if counter else ())
+        for teller, parts in series.items()
         if teller not in broken and len(kinds[teller]) == 1
+        for counter in kinds[teller]
     ]
     return found
+
+
+def _parts(series: Sequence[Sample]) -> tuple[tuple[int, float], ...]:
+    """Return the parts of a sum of counters, as `Pace` has them."""
+    if len(series) > MOST_PARTS:
+        return ()
+    return tuple((hash((one.name, frozenset(one.labels.items()))), one.value) for one in series)

@@ -116,6 +116,13 @@ class PodSource(Source[Endpoint]):
         #: Pods that can be asked now; None where that is not known.
         self.pods: Iterable[Endpoint] | None = None
 
+    @property
+    def awaited(self) -> list[tuple[int, str, str]]:
+        """Pods of a training source that were not asked yet, as `Signals` has them."""
+        if self._silence is None:
+            return []
+        return [(self._silence, *pod) for pod, turn in self._turns.items() if turn.asked < 0]
+
     def _jobs(self) -> Sequence[Endpoint]:
         if self.pods is None:
             return ()

@@ -100,9 +100,11 @@ class SignalReader:
         for source in self._late:
             self._start(source)
         until = self._monotonic() + MOMENT
-        found = Found()
+        found, awaited = Found(), []
         for source in self._sources:
             source.wait(until)
+            # Before the samples are taken: who answers in between is awaited once more.
+            awaited += source.awaited if isinstance(source, PodSource) else []
             found.add(source.take())
         told = {ACTIVITY: self._activity, TRAINING: self._training}
         reasons = {name: [self._reason(source) for source in sources] for name, sources in told.items()}
@@ -113,6 +115,7 @@ class SignalReader:
             beats=found.beats,
             paces=found.paces,
             silent=found.silent,
+            awaited=awaited,
             activity=_together(reasons[ACTIVITY]),
             training=_together(reasons[TRAINING]),
         )
