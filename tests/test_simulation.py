@@ -112,7 +112,7 @@ JOB = "jobs: [{name: a, queue: team, pods: 2, at: 0s, lasts: 1h}]\n"
     ("text", "said"),
     [
         ("jbos: []", "test: unknown key `jbos`; did you mean `jobs`?"),
-        ("jobs: [{name: a, queue: team, pods: 2, at: 0s, last: 1h}]", "unknown key `last`; did you mean `least`?"),
+        ("jobs: [{name: a, queue: team, pods: 2, at: 0s, lassts: 1h}]", "unknown key `lassts`; did you mean `lasts`?"),
         ("jobs: [{name: a, queue: team, pods: 2, at: 0s}]", "test.jobs[0]: `lasts` is missing"),
         ("jobs: [{name: a, queue: teem, pods: 2, at: 0s, lasts: 1h}]", "there is no `teem`; did you mean `team`?"),
         ("jobs: [{name: a, queue: team, pods: two, at: 0s, lasts: 1h}]", "test.jobs[0].pods: 'two' is no whole number"),

@@ -83,7 +83,9 @@ class World:
         self.story: list[tuple[float, str]] = []
         self._dirty: dict[Shown, None] = {}
         self._gone: list[tuple[str, str, str]] = []
-        self._queues_shown = False
+        self._configuration_shown = False
+        # Whether, and how often, a world is shown must not change what happens in it.
+        self._topology_uid = self.uid() if scenario.cluster.topology else ""
         spec = scenario.cluster
         self.kubelets = Kubelets(self)
         self.jobs = Jobs(self)
@@ -260,8 +262,8 @@ class World:
         for kind, name, namespace in self._gone:
             server.delete(kind, name, namespace)
         self._gone.clear()
-        if not self._queues_shown:
-            self._queues_shown = True
+        if not self._configuration_shown:
+            self._configuration_shown = True
             self._show_configuration(server)
         for one in self._dirty:
             kind, made = self._written(one)
@@ -287,7 +289,7 @@ class World:
             server.apply("resourceflavors", objects.flavor(flavor))
         topology = self.scenario.cluster.topology
         if topology:
-            server.apply("topologies", objects.topology(topology, self.uid(), self.start - _AGE, _LEVELS))
+            server.apply("topologies", objects.topology(topology, self._topology_uid, self.start - _AGE, _LEVELS))
 
     def _show_queues(self, server: Server) -> None:
         for queue in self.local_queues.values():

@@ -65,7 +65,8 @@ class Meter:
         if pace.value != before:
             self.changes, self.frozen = self.changes + 1, False
         elif self.changes >= _ALWAYS:
-            self.frozen = True
+            # One that stays at 0 tells the truth.
+            self.frozen = pace.value > 0
         else:
             self.changes = 0
         if pace.value > 0 and not self.frozen:
