@@ -410,6 +410,18 @@ def test_a_gauge_that_freezes(changes: int, hangs: bool) -> None:  # a value of 
     assert stalled(watched.run(frozen + 900, paces=[gauge("train-0", frozen + 900, 51.0)])) == ""
 
 
+def test_a_gauge_that_falls_to_zero() -> None:
+    """That is a rate, and a true one, for as long as it stays there: the gang gets nothing done, and says so."""
+    watched = watch()
+    for number in range(20):
+        watched.run(INTERVAL * number, paces=[gauge("train-0", INTERVAL * number, 50.0 + number)])
+    last = INTERVAL * 19
+    for at in range(last + INTERVAL, last + 900, INTERVAL):
+        seen = watched.run(at, paces=[gauge("train-0", at, 0.0)])
+        assert (stalled(seen) == "no_progress") is (at >= last + STALLED_AFTER)
+        assert rates(seen) == {"tokens": 0.0}
+
+
 def test_slow_against_its_own_level() -> None:
     """After an hour at 200 a second it goes at 60: told once the mean of five minutes is below 100, until it is not."""
     watched = watch()
