@@ -41,7 +41,7 @@ INTERVAL: Final = 15.0
 #: Seconds of the check's own clock that no cluster's time has.
 _MONOTONIC: Final = 1_000_000.0
 #: Gangs of Kubernetes itself are behind a gate that is off by default, and not every cluster has Kubeflow Trainer.
-_NOT_INSTALLED: Final = ("podgroups.scheduling.k8s.io", "trainjobs")
+_NATIVE, _TRAIN_JOBS = "podgroups.scheduling.k8s.io", "trainjobs"
 #: Real seconds that a run waits for the answers of the Prometheus server.
 _PATIENCE: Final = 30.0
 
@@ -100,8 +100,9 @@ class Player:
             signals.QUERY: lambda query: Answer(200, signals.answer(self.world, query.get("query", ""))),
             signals.NAMES: lambda _query: Answer(200, signals.names()),
         }
-        for kind in _NOT_INSTALLED:
-            self.server.kinds.pop(kind, None)
+        del self.server.kinds[_NATIVE]
+        if not any(job.train_job for job in self.scenario.jobs):
+            del self.server.kinds[_TRAIN_JOBS]
         self.check = KueueGangCheck("kueue_gang", {}, [self.instance()])
         #: What the last run reported, '' where all went well: in some scenarios it fails.
         self.failure = ""
