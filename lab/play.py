@@ -185,6 +185,9 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     try:
         _tell(given.scenario, table=given.status)
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; what is left in the buffer must not fail at exit.
+        sys.stdout = None
     except ScenarioError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -215,7 +218,10 @@ def summary(moment: Moment) -> str:
     states = ", ".join(f"{n:g} {state}" for state, n in sorted(moment.by("gangs", "gang_state").items()))
     blocked = ", ".join(f"{n:g} {why}" for why, n in sorted(moment.by("gangs.blocked", "blocker").items()))
     allocated, free = moment.total("gpus.allocated"), moment.total("gpus.free")
-    return f"GPUs {allocated:g} allocated, {free:g} free; idle: {idle or 'none'}; gangs: {states}; blocked: {blocked}"
+    return (
+        f"GPUs {allocated:g} allocated, {free:g} free; idle: {idle or 'none'};"
+        f" gangs: {states}; blocked: {blocked or 'none'}"
+    )
 
 
 def clock(seconds: float) -> str:
