@@ -6,7 +6,7 @@
     python -m lab.play SCENARIO [--status]
 
 The cluster lives until the next moment, is shown by an `ApiServer`, and the check that the Agent would run reads it, as
-often as its interval says. No time is waited for: the server's Date and every clock of the check are the cluster's. So
+often as the scenario says. No time is waited for: the server's Date and every clock of the check are the cluster's. So
 two hours take seconds, and give the same each time.
 
 The check lists everything in each run (`sync: list`): with watches it would not be certain what it has seen by then.
@@ -37,7 +37,6 @@ from lab.simulation.scenario import Scenario, ScenarioError, known, load
 from lab.simulation.world import World
 from lab.timeline import Moment, Recorder, Timeline
 
-INTERVAL: Final = 15.0
 #: Seconds of the check's own clock that no cluster's time has.
 _MONOTONIC: Final = 1_000_000.0
 #: Gangs of Kubernetes itself are behind a gate that is off by default, and not every cluster has Kubeflow Trainer.
@@ -93,7 +92,7 @@ class Player:
     def __init__(self, story: str | Scenario, *, interval: float | None = None, port: int = 0) -> None:
         """Prepare to play a scenario, or the one of that name. Raises ScenarioError."""
         self.scenario = story if isinstance(story, Scenario) else load(story)
-        self.interval = interval or INTERVAL
+        self.interval = interval or self.scenario.interval
         self.world = World(self.scenario)
         self.server = ApiServer(clock=lambda: self.world.now, port=port)
         self.server.pages = {

@@ -91,7 +91,7 @@ def test_a_promise_is_about_a_scenario() -> None:
 QUEUE = "kube_namespace:team,kueue_local_queue:lq,kueue_cluster_queue:cq"
 LEVEL = "topology:dc,topology_level:rack,kueue_resource_flavor:h100"
 #: Monitor -> the series that makes it fire, its value until the fault, during it and after (None: it ended), the group.
-BY_HAND: dict[str, tuple[str, str, float | None, Any, float | None, dict[str, str]]] = {
+BY_HAND: dict[str, tuple[str, str, float | None, float, float, dict[str, str]]] = {
     "admitted_without_pods": ("workloads.without_pods", QUEUE, None, 2.0, 0.0, {"kueue_local_queue": "lq"}),
     "placement_violation": (
         "topology.gangs",
@@ -100,23 +100,6 @@ BY_HAND: dict[str, tuple[str, str, float | None, Any, float | None, dict[str, st
         1.0,
         0.0,
         {"topology_level": "rack"},
-    ),
-    # Its age grows, from two and a half hours on.
-    "oldest_pending": (
-        "workloads.oldest_wait_seconds",
-        f"{QUEUE},workload_stage:pending",
-        60.0,
-        lambda seconds: 9000.0 + seconds,
-        None,
-        {"kueue_local_queue": "lq"},
-    ),
-    "unguarded": (
-        "gangs.unguarded",
-        "gang_engine:job,reason:no_gang_scheduling",
-        None,
-        3.0,
-        0.0,
-        {"gang_engine": "job"},
     ),
 }
 CLUSTER = "kube_cluster_name:c"
@@ -130,8 +113,7 @@ def by_hand(name: str) -> Samples:
     moments = []
     for number in range(1, 4 * (BEFORE + LASTS + AFTER) + 1):
         minute = number / 4
-        value = before if minute <= BEFORE else after if minute > BEFORE + LASTS else during
-        found = value((minute - BEFORE) * 60) if callable(value) else value
+        found = before if minute <= BEFORE else after if minute > BEFORE + LASTS else during
         points = [Point("run_seconds", "gauge", 0.1, (CLUSTER, "phase:derive"))]
         if found is not None:
             points.append(Point(metric, "gauge", found, tuple(sorted([CLUSTER, *tags.split(",")]))))
@@ -141,13 +123,12 @@ def by_hand(name: str) -> Samples:
 
 @pytest.mark.parametrize("name", BY_HAND)
 def test_it_fires_on_what_is_written_by_hand(name: str) -> None:
-    """Without a scenario it fires in its window, or at the age that is too much; it recovers; before, it is quiet."""
+    """Without a scenario it fires in its window; it recovers; before, it is quiet."""
     group = BY_HAND[name][-1]
     found = list(play(Monitor.of(monitor(MONITORS[name])["definition"]), by_hand(name)))
     (alert,) = (change for change in found if change.state == ALERT)
     assert group.items() <= alert.group.items()
-    late = 90 if name == "oldest_pending" else 15
-    assert BEFORE * 60 < alert.at <= (BEFORE + late + 2) * 60
+    assert BEFORE * 60 < alert.at <= (BEFORE + 15 + 2) * 60
     assert found[-1].state == OK
     assert found[-1].at <= (BEFORE + LASTS + 17) * 60
 

@@ -26,6 +26,8 @@ RESERVED = ("gpus.reserved", "kube_namespace")
 MEMBERS = ("members", "member_state")
 STALLED = ("gangs.stalled", "stall_reason")
 EVICTED = ("workloads.evicted", "gang_partial")
+UNGUARDED = ("gangs.unguarded", "reason")
+OLDEST = ("workloads.oldest_wait_seconds", "kube_namespace")
 RACKS = "topology_level:cloud.provider.com/topology-rack"
 ATTENTION = ("gang.state_seconds", "gang")
 
@@ -163,6 +165,27 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         Promise("1m", "1h59m", IDLE, NOTHING),
         Promise("1h48m", "1h59m", STALLED, NOTHING),
     ),
+    "unguarded-gang": (
+        Promise("1m", "19m", UNGUARDED, NOTHING),
+        Promise("20m50s", "1h", UNGUARDED, {"min_member": 1}),
+        Promise("20m50s", "1h", STATES, {"running": 2}),
+        Promise("20m50s", "1h", BLOCKED, NOTHING),
+        Promise("20m50s", "1h", IDLE, NOTHING),
+        # The second run is whole, and so is its PodGroup.
+        Promise("1h5m50s", "1h29m", STATES, {"running": 2}),
+        Promise("1h5m50s", "1h29m", UNGUARDED, NOTHING),
+        Promise("1h5m50s", "1h29m", IDLE, NOTHING),
+    ),
+    "waits-for-hours": (
+        Promise("11m", "4h24m", STATES, {"running": 2, "queued": 1}),
+        Promise("11m", "4h24m", BLOCKED, {"quota": 1}),
+        Promise("11m", "4h24m", ("gpus.free", "gpu_resource"), {"nvidia.com/gpu": 64}),
+        # Four hours after 0:10.
+        Promise("4h10m", "4h10m", OLDEST, {"agents": 14400}, ("workload_stage:pending",)),
+        Promise("4h27m", "4h49m", STATES, {"running": 2}),
+        Promise("4h27m", "4h49m", OLDEST, NOTHING, ("workload_stage:pending",)),
+        Promise("1m", "4h49m", IDLE, NOTHING),
+    ),
     "check-blind": (
         Promise("1m", "19m", ("source.up", "api_source"), {"pods": 1}, ("api_source:pods",)),
         Promise("20m50s", "54m", ("source.up", "api_source"), NOTHING, ("api_source:pods",)),
@@ -221,7 +244,7 @@ def broken(timeline: Timeline) -> Iterator[str]:
         metric, key = promise.metric
         for moment in moments:
             found = moment.by(metric, key, *promise.tags)
-            if found != promise.wanted:
+            if found != pytest.approx(promise.wanted):
                 yield f"{moment.at - timeline.start:g} s: {promise}: {found}"
                 break
 

@@ -74,8 +74,8 @@ def _job_laws(one: World, job: Job) -> None:
     bound = [pod for pod in live if pod.node is not None]
     assert len(live) <= job.size
     if job.group and not job.ran and not job.suspended and not any(pod.deletion for pod in job.members):
-        # Before it has run, Coscheduling binds all or none.
-        assert len(bound) in {0, job.group.least}
+        # Before it has run, Coscheduling binds what its PodGroup demands, or none.
+        assert not bound or len(bound) >= job.group.least
     if job.works:
         assert len(bound) + job.done >= job.size
     workload = job.workload

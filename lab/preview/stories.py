@@ -35,7 +35,7 @@ _ABOUT: Final = (
 _INTERVAL: Final = 30.0
 _FLEET_AT: Final = 3240.0
 #: The same for scenarios whose fault is best seen at another time than `_AFTER` says.
-_AT: Final[Mapping[str, float]] = {"check-blind": 2940.0, "requeue-storm": _FLEET_AT}
+_AT: Final[Mapping[str, float]] = {"check-blind": 2940.0, "requeue-storm": _FLEET_AT, "waits-for-hours": 15300.0}
 #: So long after its fault a scenario is looked at, and not before so long after its start, where it lasts that long
 #: (seconds): what is new is seen, and the time before it, too.
 _AFTER: Final = 1800.0

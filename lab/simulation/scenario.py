@@ -307,7 +307,7 @@ class Scenario:
     """A cluster and its story. `before` is how long it has lived when the check sees it first.
 
     `fault_at` is when the fault begins that it is about (seconds after the start), None where nothing goes wrong.
-    `check` are options of the check beside the addresses.
+    `interval` is how often the check runs. `check` are options of the check beside the addresses.
     """
 
     about: Text
@@ -316,6 +316,7 @@ class Scenario:
     starts: Annotated[datetime, _moment] = datetime(2027, 3, 1, 6, 0, tzinfo=UTC)
     before: Duration = 1800.0
     fault_at: Annotated[float | None, seconds] = None
+    interval: Duration = 15.0
     seed: Whole = 1
     jobs: Annotated[tuple[JobSpec, ...], _all(JobSpec)] = ()
     pods: Annotated[tuple[PodSpec, ...], _all(PodSpec)] = ()
