@@ -28,6 +28,7 @@ SCENARIOS = known()
 RECORDED = rules.recorded()
 FIRES = [(name, scenario) for name, one in MONITORS.items() for scenario in one.get("fires", {})]
 HEALTHY = "healthy-day"
+CLUSTER = "kube_cluster_name:c"
 
 
 def entries(name: str, scenario: str) -> list[rules.Outcome]:
@@ -86,53 +87,6 @@ def test_a_promise_is_about_a_scenario() -> None:
         assert {*one.get("fires", {}), *one.get("also", {})} <= set(SCENARIOS), name
 
 
-# Those that no scenario is about: what the check would send is written here.
-
-QUEUE = "kube_namespace:team,kueue_local_queue:lq,kueue_cluster_queue:cq"
-LEVEL = "topology:dc,topology_level:rack,kueue_resource_flavor:h100"
-#: Monitor -> the series that makes it fire, its value until the fault, during it and after (None: it ended), the group.
-BY_HAND: dict[str, tuple[str, str, float | None, float, float, dict[str, str]]] = {
-    "admitted_without_pods": ("workloads.without_pods", QUEUE, None, 2.0, 0.0, {"kueue_local_queue": "lq"}),
-    "placement_violation": (
-        "topology.gangs",
-        f"{LEVEL},placement:violation",
-        0.0,
-        1.0,
-        0.0,
-        {"topology_level": "rack"},
-    ),
-}
-CLUSTER = "kube_cluster_name:c"
-#: Minutes until the fault, and of the fault.
-BEFORE, LASTS, AFTER = 30, 120, 40
-
-
-def by_hand(name: str) -> Samples:
-    """Return what is sent each 15 seconds: before the fault, during it, after it."""
-    metric, tags, before, during, after, _ = BY_HAND[name]
-    moments = []
-    for number in range(1, 4 * (BEFORE + LASTS + AFTER) + 1):
-        minute = number / 4
-        found = before if minute <= BEFORE else after if minute > BEFORE + LASTS else during
-        points = [Point("run_seconds", "gauge", 0.1, (CLUSTER, "phase:derive"))]
-        if found is not None:
-            points.append(Point(metric, "gauge", found, tuple(sorted([CLUSTER, *tags.split(",")]))))
-        moments.append(Moment(number * 15.0, tuple(points)))
-    return Samples(Timeline(name, 15.0, moments))
-
-
-@pytest.mark.parametrize("name", BY_HAND)
-def test_it_fires_on_what_is_written_by_hand(name: str) -> None:
-    """Without a scenario it fires in its window; it recovers; before, it is quiet."""
-    group = BY_HAND[name][-1]
-    found = list(play(Monitor.of(monitor(MONITORS[name])["definition"]), by_hand(name)))
-    (alert,) = (change for change in found if change.state == ALERT)
-    assert group.items() <= alert.group.items()
-    assert BEFORE * 60 < alert.at <= (BEFORE + 15 + 2) * 60
-    assert found[-1].state == OK
-    assert found[-1].at <= (BEFORE + LASTS + 17) * 60
-
-
 def test_a_check_that_stops_is_told() -> None:
     """All sources were read, and then nothing comes: each group has no data once the window of ten minutes is empty."""
     up = [Point("source.up", "gauge", 1.0, (f"api_source:{name}", CLUSTER, "reason:ok")) for name in ("nodes", "pods")]
@@ -149,8 +103,8 @@ def test_a_check_that_stops_is_told() -> None:
 
 
 def test_every_monitor_is_tried() -> None:
-    """On a scenario, or by hand."""
-    assert set(MONITORS) == {name for name, _ in FIRES} | set(BY_HAND)
+    """Each fires on a scenario."""
+    assert set(MONITORS) == {name for name, _ in FIRES}
 
 
 # The rules themselves.

@@ -25,6 +25,8 @@ DEADLOCKED = ("gangs.deadlocked", "kube_cluster_name")
 RESERVED = ("gpus.reserved", "kube_namespace")
 MEMBERS = ("members", "member_state")
 STALLED = ("gangs.stalled", "stall_reason")
+PLACED = ("topology.gangs", "placement")
+WITHOUT_PODS = ("workloads.without_pods", "kube_namespace")
 EVICTED = ("workloads.evicted", "gang_partial")
 UNGUARDED = ("gangs.unguarded", "reason")
 OLDEST = ("workloads.oldest_wait_seconds", "kube_namespace")
@@ -185,6 +187,27 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         Promise("4h27m", "4h49m", STATES, {"running": 2}),
         Promise("4h27m", "4h49m", OLDEST, NOTHING, ("workload_stage:pending",)),
         Promise("1m", "4h49m", IDLE, NOTHING),
+    ),
+    "spread-gang": (
+        Promise("1m", "19m", PLACED, {"match": 2}, (RACKS,)),
+        Promise("20m50s", "59m", PLACED, {"match": 1, "violation": 1}, (RACKS,)),
+        Promise("20m50s", "59m", ("gang.topology_domains", "gang"), {"moe-8x": 2}, (RACKS,)),
+        Promise("1h50s", "1h29m", PLACED, {"match": 2}, (RACKS,)),
+        Promise("1m", "1h29m", ("topology.unlabeled_gpus", "topology_level"), NOTHING),
+        Promise("1m", "1h29m", STATES, {"running": 2}),
+        Promise("1m", "1h29m", IDLE, NOTHING),
+    ),
+    "no-pods": (
+        Promise("1m", "20m", WITHOUT_PODS, NOTHING),
+        Promise("21m30s", "1h", WITHOUT_PODS, {"genomics": 1}),
+        Promise("21m30s", "1h", ("quota.without_pods", "kueue_cluster_queue"), {"genomics-cq": 48}),
+        Promise("25m50s", "1h", STATES, {"running": 1, "pending": 1, "queued": 1}),
+        Promise("25m50s", "1h", BLOCKED, {"missing_pods": 1, "quota": 1}),
+        Promise("20m50s", "1h", ("gpus.free", "gpu_resource"), {"nvidia.com/gpu": 96}),
+        Promise("1m", "1h", IDLE, NOTHING),
+        # Tried again by 1:01, and then its pods start.
+        Promise("1h1m30s", "1h29m", WITHOUT_PODS, NOTHING),
+        Promise("1h1m30s", "1h29m", STATES, {"running": 2, "queued": 1}),
     ),
     "check-blind": (
         Promise("1m", "19m", ("source.up", "api_source"), {"pods": 1}, ("api_source:pods",)),

@@ -85,8 +85,9 @@ def _job_laws(one: World, job: Job) -> None:
         assert all(number <= given.get(node, 0) for node, number in taken.items())
         how, level = job.level or ("", "")
         if how == "required":
-            labels = {one.nodes[node].labels.get(level) for node in given if node in one.nodes}
-            # The label may have been taken from the node since.
+            # The label may have been taken from the node since, or have become another one.
+            changed = [node for fault in one.scenario.faults if fault.relabel for node in fault.relabel.nodes]
+            labels = {one.nodes[node].labels.get(level) for node in given.keys() - changed if node in one.nodes}
             assert len(labels - {None}) <= 1
 
 
@@ -121,6 +122,11 @@ JOB = "jobs: [{name: a, queue: team, pods: 2, at: 0s, lasts: 1h}]\n"
         ("jobs: [{name: a, queue: team, pods: 2, at: 0s, lasts: 1h, place: {required: rack}}]", "place of a"),
         (JOB + "faults: [{at: 1m, crash: b/0}]", "fault crash: there is no `b`"),
         (JOB + "faults: [{at: 1m, node_lost: h100-b0-r0-n7}]", "did you mean `h100-b0-r0-n1`?"),
+        (
+            JOB + "faults: [{at: 1m, relabel: {nodes: h100-b0-r0-n7, level: rack, to: r1}}]",
+            "fault relabel: there is no",
+        ),
+        (JOB + "faults: [{at: 1m, pods_refused: teem}]", "there is no `teem`; did you mean `team`?"),
         (JOB + "faults: [{at: 1m}]", "a fault has exactly one of"),
         (JOB + "faults: [{at: 1m, crash: a/0, idle: [a]}]", "a fault has exactly one of"),
         (JOB + JOB.replace("jobs: [", "pods: [").replace("queue: team, pods: 2", "namespaces: x"), "`namespace`?"),

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lab.http_faults import Row
-from lab.simulation.scenario import Fault, Refusal, Requota, Slowness, Unlabel
+from lab.simulation.scenario import Fault, Refusal, Relabel, Requota, Slowness, Unlabel
 from lab.simulation.state import Job, Node, Pod, stamp
 
 if TYPE_CHECKING:
@@ -100,20 +100,25 @@ class Faults:
 
     def _unlabel(self, what: Unlabel) -> Undo:
         """Take the label of a level from nodes."""
+        before = {node: node.labels[what.level] for node in self._nodes(what.nodes) if what.level in node.labels}
+        self._label(what.level, dict.fromkeys(before))
+        return lambda: self._label(what.level, before)
+
+    def _relabel(self, what: Relabel) -> Undo:
+        """Put nodes into another domain of a level; the pods on them stay."""
+        before = {node: node.labels.get(what.level) for node in self._nodes(what.nodes)}
+        self._label(what.level, dict.fromkeys(before, what.to))
+        return lambda: self._label(what.level, before)
+
+    def _label(self, label: str, values: Mapping[Node, str | None]) -> None:
+        """Give nodes the values of a label; None takes it away."""
         world = self._world
-        label = what.level
-        before = {node: node.labels.pop(label) for node in self._nodes(what.nodes) if label in node.labels}
-
-        def label_again() -> None:
-            for node, value in before.items():
+        for node, value in values.items():
+            node.labels.pop(label, None)
+            if value is not None:
                 node.labels[label] = value
-                world.touch(node)
-            world.kueue.kick()
-
-        for node in before:
             world.touch(node)
         world.kueue.kick()
-        return label_again
 
     # --- jobs and pods -----------------------------------------------------------------------------------------------
 
@@ -183,6 +188,12 @@ class Faults:
         if job and job.group:
             job.group.keeps_retrying = False
 
+    def _pods_refused(self, queue: str) -> Undo:
+        """Refuse to make the pods of jobs in the namespace of a queue, as a webhook may; those that are there stay."""
+        refused = self._world.jobs.refused
+        refused.add(queue)
+        return lambda: refused.discard(queue)
+
     # --- the rest ----------------------------------------------------------------------------------------------------
 
     def _quota(self, what: Requota) -> Undo:
@@ -246,6 +257,7 @@ class Faults:
         "nodes_away": _nodes_away,
         "cordon": _cordon,
         "unlabel": _unlabel,
+        "relabel": _relabel,
         "crash": _crash,
         "image_stuck": _image_stuck,
         "stuck_terminating": _stuck_terminating,
@@ -253,6 +265,7 @@ class Faults:
         "delete_pod": _delete_pod,
         "touch_group": _touch_group,
         "lose_retry": _lose_retry,
+        "pods_refused": _pods_refused,
         "quota": _quota,
         "refuse": _refuse,
         "idle": _idle,

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: A controller takes its time: from a Job that may run to its first pod, from pod to pod, from a loss to a new pod.
 _FIRST, _EACH, _REPLACES = 0.5, 0.001, 1.0
+#: What could not be made is tried again, in the end each minute (MaxJobApiBackOff of Kubernetes' job controller).
+_TRIES_AGAIN: Final = 60.0
 #: The pods of a Job end within so many seconds.
 _ENDS_WITHIN: Final = 3.0
 _GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
@@ -29,6 +31,8 @@ class Jobs:
     def __init__(self, world: "World") -> None:
         """Serve a world."""
         self._world = world
+        #: Namespaces in which no pod can be made.
+        self.refused: set[str] = set()
 
     # --- a job's life ------------------------------------------------------------------------------------------------
 
@@ -92,11 +96,13 @@ class Jobs:
         if job.suspended or job.gone or job.finished:
             return
         before = job.pods.get(index)
-        if before is not None:
-            if before.live and before.deletion is None:
-                return
-            if not before.gone:
-                job.old.append(before)
+        if before is not None and before.live and before.deletion is None:
+            return
+        if job.namespace in self.refused:
+            world.engine.after(_TRIES_AGAIN, lambda: self._make(job, index))
+            return
+        if before is not None and not before.gone:
+            job.old.append(before)
         ending = "".join(world.engine.random.choices(_LETTERS, k=5))
         pod = Pod(
             job.namespace,

@@ -245,6 +245,15 @@ class Unlabel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Relabel:
+    """Nodes whose label of a level becomes another one."""
+
+    nodes: Texts
+    level: Annotated[str, _level]
+    to: Text
+
+
+@dataclass(frozen=True, kw_only=True)
 class Requota:
     """A queue whose quota becomes another one, in GPUs by flavor."""
 
@@ -273,6 +282,7 @@ class Fault:
     """Something that goes wrong at a time, or is done; `until` it is mended. Exactly one of the others says what.
 
     `job/3` is a member of a job. The lists of nodes take names or the beginnings of names (`h100-b0-r1-`).
+    `pods_refused` is a queue in whose namespace no pod of a job can be made.
     """
 
     at: Duration
@@ -281,6 +291,7 @@ class Fault:
     nodes_away: Texts = ()
     cordon: Texts = ()
     unlabel: Annotated[Unlabel | None, _one(Unlabel)] = None
+    relabel: Annotated[Relabel | None, _one(Relabel)] = None
     crash: Text = ""
     image_stuck: Text = ""
     stuck_terminating: Text = ""
@@ -288,6 +299,7 @@ class Fault:
     delete_pod: Text = ""
     touch_group: Text = ""
     lose_retry: Text = ""
+    pods_refused: Text = ""
     quota: Annotated[Requota | None, _one(Requota)] = None
     refuse: Annotated[Refusal | None, _one(Refusal)] = None
     idle: Texts = ()
@@ -402,8 +414,7 @@ def _named(scenario: Scenario) -> Iterator[tuple[str, list[str], str]]:
     for fault in scenario.faults:
         where = f"fault {fault.kind}"
         yield from ((one, jobs, where) for one in _jobs_of(fault))
-        if fault.quota:
-            yield fault.quota.queue, queues, where
+        yield from ((one, queues, where) for one in _queues_of(fault))
         for one in _nodes_of(fault):
             yield one, [one] if any(node.startswith(one) for node in nodes) else nodes, where
 
@@ -413,9 +424,13 @@ def _jobs_of(fault: Fault) -> list[str]:
     return [*(member.partition("/")[0] for member in members), *([fault.slow.job] if fault.slow else ())]
 
 
+def _queues_of(fault: Fault) -> list[str]:
+    return [name for name in (fault.quota.queue if fault.quota else "", fault.pods_refused) if name]
+
+
 def _nodes_of(fault: Fault) -> list[str]:
-    unlabelled = fault.unlabel.nodes if fault.unlabel else ()
-    return [*([fault.node_lost] if fault.node_lost else ()), *fault.nodes_away, *fault.cordon, *unlabelled]
+    labels = [node for one in (fault.unlabel, fault.relabel) if one for node in one.nodes]
+    return [*([fault.node_lost] if fault.node_lost else ()), *fault.nodes_away, *fault.cordon, *labels]
 
 
 def nodes_of(pool: Pool) -> dict[str, tuple[int, int]]:
