@@ -13,13 +13,9 @@ from typing import Final
 from lab.simulation.state import (
     CPU_PER_POD,
     GPU,
-    HOSTNAME,
     MEMORY_PER_POD,
-    ClusterQueue,
-    Flavor,
     Job,
     Json,
-    LocalQueue,
     Node,
     Pod,
     PodGroup,
@@ -30,7 +26,7 @@ from lab.simulation.state import (
 )
 
 _IMAGE: Final = "registry.example/train:2.4"
-_KUEUE: Final = "kueue.x-k8s.io"
+KUEUE: Final = "kueue.x-k8s.io"
 #: The label of the GPU operator that flavors select nodes by.
 PRESENT: Final = "nvidia.com/gpu.present"
 POOL: Final = "pool"
@@ -118,18 +114,19 @@ def _job_labels(job: Job) -> dict[str, str]:
     return labels | ({"scheduling.x-k8s.io/pod-group": job.group.name} if job.group else {})
 
 
-def _placement(job: Job) -> dict[str, str]:
-    return {f"{_KUEUE}/podset-{job.level[0]}-topology": job.level[1]} if job.level else {}
+def placement(job: Job) -> dict[str, str]:
+    """Return the annotation with which a job asks for a place."""
+    return {f"{KUEUE}/podset-{job.level[0]}-topology": job.level[1]} if job.level else {}
 
 
 def _admitted(workload: Workload) -> tuple[dict[str, str], dict[str, str]]:
     """Return the labels and annotations that Kueue adds to the pods of a job that it admits."""
     labels = {
-        f"{_KUEUE}/cluster-queue-name": workload.cluster_queue,
-        f"{_KUEUE}/local-queue-name": workload.job.queue,
-        f"{_KUEUE}/podset": "main",
+        f"{KUEUE}/cluster-queue-name": workload.cluster_queue,
+        f"{KUEUE}/local-queue-name": workload.job.queue,
+        f"{KUEUE}/podset": "main",
     }
-    return labels, {f"{_KUEUE}/workload": workload.name}
+    return labels, {f"{KUEUE}/workload": workload.name}
 
 
 def pod(one: Pod) -> Json:
@@ -141,7 +138,7 @@ def pod(one: Pod) -> Json:
     finalizers = [one.finalizer] if one.finalizer else []
     if job:
         rank = {"batch.kubernetes.io/job-completion-index": str(one.index)}
-        labels, annotations = {**_job_labels(job), **rank}, {**rank, **_placement(job)}
+        labels, annotations = {**_job_labels(job), **rank}, {**rank, **placement(job)}
         if job.workload:
             more_labels, more_annotations = _admitted(job.workload)
             labels |= more_labels
@@ -226,7 +223,8 @@ def _pod_status(one: Pod) -> Json:
 # --- jobs and what they own ------------------------------------------------------------------------------------------
 
 
-def _template(job: Job, labels: dict[str, str], annotations: dict[str, str], selector: dict[str, str]) -> Json:
+def template(job: Job, labels: dict[str, str], annotations: dict[str, str], selector: dict[str, str]) -> Json:
+    """Return the template of a job's pods, as jobs and Workloads hold it."""
     spec: Json = {
         "containers": [_container(job.gpus, defaulted=False)],
         "restartPolicy": "OnFailure" if job.restarts else "Never",
@@ -239,13 +237,13 @@ def _template(job: Job, labels: dict[str, str], annotations: dict[str, str], sel
 
 def job(one: Job, selector: dict[str, str]) -> Json:
     """Return a Job; `selector` is that of the flavor, which Kueue puts into the template of an admitted one."""
-    labels, annotations = _job_labels(one), _placement(one)
+    labels, annotations = _job_labels(one), placement(one)
     if one.workload and not one.suspended:
         more_labels, more_annotations = _admitted(one.workload)
         labels |= more_labels
         annotations |= more_annotations
-    own = {f"{_KUEUE}/queue-name": one.queue} if one.queue else {}
-    own |= {f"{_KUEUE}/priority-class": one.priority_class} if one.priority_class else {}
+    own = {f"{KUEUE}/queue-name": one.queue} if one.queue else {}
+    own |= {f"{KUEUE}/priority-class": one.priority_class} if one.priority_class else {}
     status: Json = {"conditions": list(one.conditions.all.values())} if one.conditions.all else {}
     if one.resumed is not None:
         status["startTime"] = stamp(one.resumed)
@@ -264,7 +262,7 @@ def job(one: Job, selector: dict[str, str]) -> Json:
             "backoffLimit": 6,
             "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": one.uid}},
             "manualSelector": False,
-            "template": _template(one, labels, annotations, {} if one.suspended else selector),
+            "template": template(one, labels, annotations, {} if one.suspended else selector),
             "completionMode": "Indexed",
             "suspend": one.suspended,
             "podReplacementPolicy": "TerminatingOrFailed",
@@ -301,222 +299,6 @@ def pod_group(one: PodGroup, pods: Iterable[Pod]) -> Json:
     status = {"phase": one.phase, **({"occupiedBy": ",".join(owners)} if owners else {}), **shown}
     made = metadata(one.name, one.uid, one.created, one.namespace, generation=1, annotations=one.annotations)
     return {"metadata": made, "spec": spec, "status": status}
-
-
-# --- Kueue -----------------------------------------------------------------------------------------------------------
-
-
-def _usage(number: int, gpus: int) -> dict[str, str]:
-    return {"cpu": str(CPU_PER_POD * number), "memory": f"{MEMORY_PER_POD * number}Gi", GPU: str(gpus)}
-
-
-def workload(one: Workload) -> Json:
-    """Return a Workload."""
-    job = one.job
-    labels = {"batch.kubernetes.io/job-name": job.name}
-    labels |= {"scheduling.x-k8s.io/pod-group": job.group.name} if job.group else {}
-    request = {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
-    request |= {job.level[0]: job.level[1]} if job.level else {}
-    spec: Json = {
-        "active": one.active,
-        "podSets": [
-            {
-                "count": job.size,
-                "name": "main",
-                "template": _template(job, labels, _placement(job), {}),
-                "topologyRequest": request,
-            }
-        ],
-        "priority": job.priority,
-        "queueName": job.queue,
-    }
-    if job.priority_class:
-        spec["priorityClassRef"] = {"group": _KUEUE, "kind": "WorkloadPriorityClass", "name": job.priority_class}
-    owner = {
-        "apiVersion": "batch/v1",
-        "blockOwnerDeletion": True,
-        "controller": True,
-        "kind": "Job",
-        "name": job.name,
-        "uid": job.uid,
-    }
-    made = metadata(
-        one.name,
-        one.uid,
-        one.created,
-        job.namespace,
-        finalizers=[f"{_KUEUE}/resource-in-use"],
-        generation=1,
-        labels={f"{_KUEUE}/job-uid": job.uid},
-        ownerReferences=[owner],
-    )
-    return {"metadata": made, "spec": spec, "status": _workload_status(one)}
-
-
-def _workload_status(one: Workload) -> Json:
-    status: Json = {"conditions": list(one.conditions.all.values())}
-    if one.past:
-        status["accumulatedPastExecutionTimeSeconds"] = int(one.past)
-    usage = _usage(one.job.size, one.gpus)
-    if one.cluster_queue:
-        assignment: Json = {
-            "count": one.job.size,
-            "flavors": dict.fromkeys(usage, one.flavor),
-            "name": "main",
-            "resourceUsage": usage,
-        }
-        if one.domains:
-            assignment["topologyAssignment"] = topology_assignment(one.domains)
-        status["admission"] = {"clusterQueue": one.cluster_queue, "podSetAssignments": [assignment]}
-    elif one.active:
-        status["resourceRequests"] = [{"name": "main", "resources": usage}]
-    if one.requeues:
-        status["requeueState"] = {"count": one.requeues}
-        if one.requeue_at is not None:
-            status["requeueState"]["requeueAt"] = stamp(one.requeue_at)
-    if one.reclaimed:
-        status["reclaimablePods"] = [{"count": one.reclaimed, "name": "main"}]
-    if one.evictions:
-        status["schedulingStats"] = {
-            "evictions": [
-                {"count": number, "reason": reason, "underlyingCause": cause}
-                for (reason, cause), number in one.evictions.items()
-            ]
-        }
-    return status
-
-
-def topology_assignment(domains: list[tuple[str, int]]) -> Json:
-    """Return an assignment to hosts, in rank order: what their names have in common is written once."""
-    hosts, counts = [host for host, _ in domains], [number for _, number in domains]
-    prefix = hosts[0]
-    while not all(host.startswith(prefix) for host in hosts):
-        prefix = prefix[:-1]
-    same = len(set(counts)) == 1
-    values: Json = {"universal": hosts[0]}
-    if len(hosts) > 1:
-        roots = [host[len(prefix) :] for host in hosts]
-        values = {"individual": {**({"prefix": prefix} if prefix else {}), "roots": roots}}
-    return {
-        "levels": [HOSTNAME],
-        "slices": [
-            {
-                "domainCount": len(hosts),
-                "podCounts": {"universal": counts[0]} if same else {"individual": counts},
-                "valuesPerLevel": [values],
-            }
-        ],
-    }
-
-
-def cluster_queue(one: ClusterQueue, workloads: Iterable[Workload]) -> Json:
-    """Return a ClusterQueue with what the Workloads of it hold."""
-    mine = list(workloads)
-    held = [found for found in mine if found.holds_quota]
-    admitted = [found for found in held if found.conditions.is_true("Admitted")]
-    flavors = [
-        {
-            "name": flavor,
-            "resources": [
-                {"name": "cpu", "nominalQuota": "4k"},
-                {"name": "memory", "nominalQuota": "40000Gi"},
-                {"name": GPU, "nominalQuota": str(quota)},
-            ],
-        }
-        for flavor, quota in one.quota.items()
-    ]
-    active = {
-        "lastTransitionTime": stamp(one.created),
-        "message": "Can admit new workloads",
-        "observedGeneration": one.generation,
-        "reason": "Ready",
-        "status": "True",
-        "type": "Active",
-    }
-    return {
-        "metadata": metadata(
-            one.name, one.uid, one.created, finalizers=[f"{_KUEUE}/resource-in-use"], generation=one.generation
-        ),
-        "spec": {
-            "flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
-            "namespaceSelector": {},
-            "preemption": {
-                "borrowWithinCohort": {"policy": "Never"},
-                "reclaimWithinCohort": "Never",
-                "withinClusterQueue": "LowerPriority" if one.preempts else "Never",
-            },
-            "queueingStrategy": "BestEffortFIFO",
-            "resourceGroups": [{"coveredResources": ["cpu", "memory", GPU], "flavors": flavors}],
-            "stopPolicy": "None",
-        },
-        "status": {
-            "admittedWorkloads": len(admitted),
-            "conditions": [active],
-            "flavorsReservation": _flavor_usage(one.quota, held, borrowed=True),
-            "flavorsUsage": _flavor_usage(one.quota, admitted, borrowed=True),
-            "pendingWorkloads": sum(_waits(found) for found in mine),
-            "reservingWorkloads": len(held),
-        },
-    }
-
-
-def _waits(one: Workload) -> bool:
-    return not one.finished and not one.holds_quota and one.active
-
-
-def _flavor_usage(flavors: Iterable[str], workloads: list[Workload], *, borrowed: bool) -> list[Json]:
-    """Return what Workloads use of each flavor; nothing is borrowed, since there are no cohorts."""
-    extra = {"borrowed": "0"} if borrowed else {}
-    found = []
-    for flavor in flavors:
-        mine = [one for one in workloads if one.flavor == flavor]
-        total = _usage(sum(one.job.size for one in mine), sum(one.gpus for one in mine))
-        found.append(
-            {"name": flavor, "resources": [{**extra, "name": name, "total": value} for name, value in total.items()]}
-        )
-    return found
-
-
-def local_queue(one: LocalQueue, quota: Iterable[str], workloads: Iterable[Workload]) -> Json:
-    """Return a LocalQueue with what the Workloads of it hold."""
-    mine = list(workloads)
-    held = [found for found in mine if found.holds_quota]
-    admitted = [found for found in held if found.conditions.is_true("Admitted")]
-    active = {
-        "lastTransitionTime": stamp(one.created),
-        "message": "Can submit new workloads to localQueue",
-        "observedGeneration": 1,
-        "reason": "Ready",
-        "status": "True",
-        "type": "Active",
-    }
-    return {
-        "metadata": metadata(one.name, one.uid, one.created, one.namespace, generation=1),
-        "spec": {"clusterQueue": one.cluster_queue, "stopPolicy": "None"},
-        "status": {
-            "admittedWorkloads": len(admitted),
-            "conditions": [active],
-            "flavorsReservation": _flavor_usage(quota, held, borrowed=False),
-            "flavorsUsage": _flavor_usage(quota, admitted, borrowed=False),
-            "pendingWorkloads": sum(_waits(found) for found in mine),
-            "reservingWorkloads": len(held),
-        },
-    }
-
-
-def flavor(one: Flavor) -> Json:
-    """Return a ResourceFlavor."""
-    spec: Json = {"nodeLabels": dict(one.labels)}
-    if one.topology:
-        spec["topologyName"] = one.topology
-    made = metadata(one.name, one.uid, one.created, finalizers=[f"{_KUEUE}/resource-in-use"], generation=1)
-    return {"metadata": made, "spec": spec}
-
-
-def topology(name: str, uid: str, created: float, levels: Iterable[str]) -> Json:
-    """Return a Topology."""
-    made = metadata(name, uid, created, finalizers=[f"{_KUEUE}/resource-in-use"], generation=1)
-    return {"metadata": made, "spec": {"levels": [{"nodeLabel": level} for level in levels]}}
 
 
 # --- events ----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Protocol
 from uuid import UUID
 
 from lab.http_faults import Row
-from lab.simulation import objects
+from lab.simulation import kueue_objects, objects
 from lab.simulation.engine import Engine
 from lab.simulation.jobs import Jobs
 from lab.simulation.kubelet import Kubelets
@@ -286,17 +286,17 @@ class World:
 
     def _show_configuration(self, server: Server) -> None:
         for flavor in self.flavors.values():
-            server.apply("resourceflavors", objects.flavor(flavor))
+            server.apply("resourceflavors", kueue_objects.flavor(flavor))
         topology = self.scenario.cluster.topology
         if topology:
-            server.apply("topologies", objects.topology(topology, self._topology_uid, self.start - _AGE, _LEVELS))
+            server.apply("topologies", kueue_objects.topology(topology, self._topology_uid, self.start - _AGE, _LEVELS))
 
     def _show_queues(self, server: Server) -> None:
         for queue in self.local_queues.values():
             mine = [one for one in self.kueue.workloads.values() if one.job.queue == queue.name]
             above = self.cluster_queues[queue.cluster_queue]
-            server.apply("localqueues", objects.local_queue(queue, above.quota, mine))
-            server.apply("clusterqueues", objects.cluster_queue(above, mine))
+            server.apply("localqueues", kueue_objects.local_queue(queue, above.quota, mine))
+            server.apply("clusterqueues", kueue_objects.cluster_queue(above, mine))
 
     def jobs_there(self) -> Iterable[Job]:
         """Return the jobs that are not gone."""
@@ -306,6 +306,6 @@ class World:
 _WRITERS: tuple[tuple[type, str, Callable[..., Json]], ...] = (
     (Node, "nodes", objects.node),
     (Pod, "pods", objects.pod),
-    (Workload, _WORKLOADS, objects.workload),
+    (Workload, _WORKLOADS, kueue_objects.workload),
     (SeenEvent, "events", objects.event),
 )
