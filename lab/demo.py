@@ -32,7 +32,8 @@ from datadog_checks.kueue_gang.derive.picture import Picture
 from lab.recorded import SCENARIOS, scenario, side_by_side
 from lab.replay import Recording, ReplayServer
 from lab.screen import Screen
-from lab.simulation.scenario import known, load, seconds
+from lab.simulation.scenario import known, load
+from lab.simulation.values import seconds
 from lab.told import Paint, Sent, painter, sent_to, step, told
 
 _DEFAULT = "partial-gang"

@@ -33,7 +33,8 @@ from datadog_checks.kueue_gang.sources.collector import Collector
 from lab.apiserver import ApiServer
 from lab.http_faults import Answer
 from lab.simulation import metrics, signals
-from lab.simulation.scenario import Scenario, ScenarioError, known, load
+from lab.simulation.scenario import Scenario, known, load
+from lab.simulation.values import ScenarioError
 from lab.simulation.world import World
 from lab.timeline import Moment, Recorder, Timeline
 

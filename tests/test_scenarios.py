@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
-from lab.simulation.scenario import known, load, seconds
+from lab.simulation.scenario import known, load
 from lab.simulation.truth import Truth, truth
+from lab.simulation.values import seconds
 from lab.simulation.world import World
 from lab.timeline import Timeline
 

@@ -9,10 +9,11 @@ import orjson
 import pytest
 
 from lab.apiserver import ApiServer
-from lab.simulation.scenario import ScenarioError, known, load, parse
+from lab.simulation.scenario import known, load, parse
 from lab.simulation.scheduler import go_duration
 from lab.simulation.state import RACK, Job, Node
 from lab.simulation.topology import place
+from lab.simulation.values import ScenarioError
 from lab.simulation.world import World
 
 #: Seconds from look to look.

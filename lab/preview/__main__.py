@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.preview import page, stories
-from lab.simulation.scenario import seconds
+from lab.simulation.values import seconds
 
 _OUT: Final = Path("build") / "preview"
 _ALL: Final = "all"

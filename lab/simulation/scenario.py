@@ -8,7 +8,6 @@ relative to the first moment that the check sees (`-20m` is before it). The fiel
 field that does not exist is an error that names the nearest one.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
@@ -18,103 +17,32 @@ from typing import Annotated, Any, Final, TypeVar, get_origin, get_type_hints
 
 import yaml
 
-from lab.simulation.state import BLOCK, HOSTNAME, RACK
+from lab.simulation.values import (
+    LEVELS,
+    Answer,
+    Duration,
+    Flag,
+    Level,
+    Mapped,
+    Moment,
+    Number,
+    Numbers,
+    Place,
+    ScenarioError,
+    Span,
+    Text,
+    Texts,
+    Whole,
+    listed,
+    mapping,
+    seconds,
+    whole,
+)
 
 SCENARIOS: Final = Path(__file__).resolve().parent.parent / "scenarios"
 
-_DURATION: Final = re.compile(r"(?P<sign>-?)(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?(?:(?P<s>\d+)s)?")
-#: What a level is called in a scenario.
-LEVELS: Final = {"block": BLOCK, "rack": RACK, "host": HOSTNAME}
-
 _T = TypeVar("_T")
 _Read = Callable[[Any, str], Any]
-
-
-class ScenarioError(ValueError):
-    """A scenario that cannot be understood; the text says where and why."""
-
-
-def seconds(value: object, where: str) -> float:
-    """Read a duration."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if match is None or not any(match[unit] for unit in "hms"):
-        msg = f"{where}: {value!r} is no duration like 1h30m, 45s or 90"
-        raise ScenarioError(msg)
-    total = sum(int(match[unit] or 0) * factor for unit, factor in (("h", 3600), ("m", 60), ("s", 1)))
-    return float(-total if match["sign"] else total)
-
-
-def _span(value: object, where: str) -> tuple[float, float]:
-    """Read a duration, or the least and the most of one."""
-    ends = value if isinstance(value, list) else [value, value]
-    if len(ends) != 2:  # noqa: PLR2004 - the least and the most
-        msg = f"{where}: {value!r} is neither a duration nor two"
-        raise ScenarioError(msg)
-    return seconds(ends[0], where), seconds(ends[1], where)
-
-
-def _typed(kind: type[_T], name: str) -> Callable[[object, str], _T]:
-    def read(value: object, where: str) -> _T:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            msg = f"{where}: {value!r} is no {name}"
-            raise ScenarioError(msg)
-        return value
-
-    return read
-
-
-_text = _typed(str, "text")
-_whole = _typed(int, "whole number")
-_flag = _typed(bool, "yes or no")
-_mapping = _typed(dict, "mapping")
-_list = _typed(list, "list")
-
-
-def _number(value: object, where: str) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        msg = f"{where}: {value!r} is no number"
-        raise ScenarioError(msg)
-    return float(value)
-
-
-def _numbers(value: object, where: str) -> dict[str, int]:
-    return {_text(key, where): _whole(one, where) for key, one in _mapping(value, where).items()}
-
-
-def _texts(value: object, where: str) -> tuple[str, ...]:
-    return tuple(_text(one, where) for one in (value if isinstance(value, list) else [value]))
-
-
-def _place(value: object, where: str) -> tuple[str, str]:
-    """Read `{required: rack}`: how a job is to be placed."""
-    found = _mapping(value, where)
-    if len(found) != 1 or not found.keys() <= {"required", "preferred"} or not set(found.values()) <= LEVELS.keys():
-        msg = f"{where}: {value!r} is not required or preferred, with one of {', '.join(LEVELS)}"
-        raise ScenarioError(msg)
-    return next((how, LEVELS[level]) for how, level in found.items())
-
-
-def _level(value: object, where: str) -> str:
-    if value not in LEVELS:
-        msg = f"{where}: {value!r} is none of {', '.join(LEVELS)}"
-        raise ScenarioError(msg)
-    return LEVELS[str(value)]
-
-
-def _answer(value: object, where: str) -> int | str:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        msg = f"{where}: {value!r} is neither an HTTP status nor a way to answer"
-        raise ScenarioError(msg)
-    return value
-
-
-def _moment(value: object, where: str) -> datetime:
-    if not isinstance(value, datetime):
-        msg = f"{where}: {value!r} is no time like 2027-03-01T06:00:00Z"
-        raise ScenarioError(msg)
-    return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 def _one(kind: type) -> _Read:
@@ -123,20 +51,8 @@ def _one(kind: type) -> _Read:
 
 def _all(kind: type) -> _Read:
     return lambda value, where: tuple(
-        take(kind, one, f"{where}[{number}]") for number, one in enumerate(_list(value, where))
+        take(kind, one, f"{where}[{number}]") for number, one in enumerate(listed(value, where))
     )
-
-
-#: Fields, with what reads them.
-Text = Annotated[str, _text]
-Whole = Annotated[int, _whole]
-Number = Annotated[float, _number]
-Flag = Annotated[bool, _flag]
-Duration = Annotated[float, seconds]
-Span = Annotated[tuple[float, float], _span]
-Texts = Annotated[tuple[str, ...], _texts]
-Numbers = Annotated[dict[str, int], _numbers]
-Mapped = Annotated[dict[str, Any], _mapping]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +84,7 @@ class KueueOptions:
     recovery_timeout: Duration = 1800.0
     backoff: Duration = 60.0
     backoff_most: Duration = 3600.0
-    backoff_limit: Annotated[int | None, _whole] = None
+    backoff_limit: Annotated[int | None, whole] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +126,7 @@ class JobSpec:
     gpus: Whole = 8
     gang: Flag = False
     permit_timeout: Annotated[float | None, seconds] = None
-    place: Annotated[tuple[str, str] | None, _place] = None
+    place: Place = None
     priority: Text = ""
     starts_in: Span = (5.0, 20.0)
     stops_in: Duration = 5.0
@@ -241,7 +157,7 @@ class Unlabel:
     """Nodes that lose the label of a level."""
 
     nodes: Texts
-    level: Annotated[str, _level]
+    level: Level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,7 +165,7 @@ class Relabel:
     """Nodes whose label of a level becomes another one."""
 
     nodes: Texts
-    level: Annotated[str, _level]
+    level: Level
     to: Text
 
 
@@ -266,7 +182,7 @@ class Refusal:
     """Paths (their beginnings) that the servers answer with an HTTP status, or in a wrong way of `lab.http_faults`."""
 
     paths: Texts
-    answer: Annotated[int | str, _answer]
+    answer: Answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,7 +241,7 @@ class Scenario:
     about: Text
     lasts: Duration
     cluster: Annotated[ClusterSpec, _one(ClusterSpec)]
-    starts: Annotated[datetime, _moment] = datetime(2027, 3, 1, 6, 0, tzinfo=UTC)
+    starts: Moment = datetime(2027, 3, 1, 6, 0, tzinfo=UTC)
     before: Duration = 1800.0
     fault_at: Annotated[float | None, seconds] = None
     interval: Duration = 15.0
@@ -339,7 +255,7 @@ class Scenario:
 
 def take(kind: type[_T], data: object, where: str) -> _T:
     """Make one of the classes above of a mapping. Raises ScenarioError."""
-    given = _mapping(data, where)
+    given = mapping(data, where)
     readers = {
         name: hint.__metadata__[0]
         for name, hint in get_type_hints(kind, include_extras=True).items()
