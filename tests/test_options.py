@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from datadog_checks.base import AgentCheck, ConfigurationError
+from datadog_checks.base import ConfigurationError
 from datadog_checks.base.utils.models.validation.security import SecurityConfig
 from datadog_checks.base.utils.tls import TlsConfig
 from hypothesis import given, settings
@@ -21,6 +21,7 @@ from datadog_checks.kueue_gang.catalog import OWN
 from datadog_checks.kueue_gang.config_models import conversions, validators
 from datadog_checks.kueue_gang.config_models.instance import InstanceConfig
 from datadog_checks.kueue_gang.settings import rules
+from tests.loaded import load, refusal
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "datadog_checks" / "kueue_gang"
@@ -83,26 +84,6 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "kube_api_options": {"kube_api_url": "http://localhost:8001"},
     "kube_context": {"kube_config_path": "/etc/kubeconfig"},
 }
-
-
-class Probe(AgentCheck):
-    """An instance as the Agent loads it: with the models of this package, and the Agent's own texts on errors."""
-
-    def __init__(self, instance: dict[str, Any]) -> None:
-        super().__init__("kueue_gang", {}, [instance])
-        self.load_configuration_models("datadog_checks.kueue_gang.config_models")
-
-
-def load(**instance: Any) -> InstanceConfig:
-    """Return the model of an instance that the Agent accepts."""
-    return Probe(instance)._config_model_instance
-
-
-def refusal(**instance: Any) -> str:
-    """Return what the Agent says of an instance that it refuses."""
-    with pytest.raises(ConfigurationError) as caught:
-        Probe(instance)
-    return str(caught.value)
 
 
 def specified() -> dict[str, Any]:

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 import yaml
-from datadog_checks.base import AgentCheck, ConfigurationError
+from datadog_checks.base import ConfigurationError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datadog_checks.kueue_gang import options
 from datadog_checks.kueue_gang import settings as parts
 from datadog_checks.kueue_gang.config_models import conversions, signals
-from datadog_checks.kueue_gang.config_models.instance import InstanceConfig
+from tests.loaded import load, refusal
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -60,26 +60,6 @@ ALL_OF_QUERY = {
     "tls_ca_cert": "/ca.crt",
 }
 ALL_OF_JOBS = {**JOBS, "metric": "train/tokens_per_second", "unit": "tokens", "stalled_after_seconds": 900.0}
-
-
-class Probe(AgentCheck):
-    """An instance as the Agent loads it."""
-
-    def __init__(self, instance: dict[str, Any]) -> None:
-        super().__init__("kueue_gang", {}, [instance])
-        self.load_configuration_models("datadog_checks.kueue_gang.config_models")
-
-
-def load(**instance: Any) -> InstanceConfig:
-    """Return the model of an instance that the Agent accepts."""
-    return Probe(instance)._config_model_instance
-
-
-def refusal(**instance: Any) -> str:
-    """Return what the Agent says of an instance that it refuses."""
-    with pytest.raises(ConfigurationError) as caught:
-        Probe(instance)
-    return str(caught.value)
 
 
 def without(entry: dict[str, Any], *keys: str) -> dict[str, Any]:
