@@ -20,8 +20,9 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
-from datadog_checks.base import AgentCheck
 from prometheus_client.parser import text_string_to_metric_families
+
+from tests.loaded import load
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDES = ("docs/training.md", "docs/activity.md", "docs/cost.md")
@@ -62,14 +63,6 @@ def update_trainjob_status(progress_percent=None, estimated_remaining_seconds=No
 
 #: Stands in for a tensor of tokens, for the driver of a snippet.
 TENSOR = "class Tensor:\n    def numel(self): return 100\n"
-
-
-class Probe(AgentCheck):
-    """An instance as the Agent loads it."""
-
-    def __init__(self, instance: dict[str, Any]) -> None:
-        super().__init__("kueue_gang", {}, [instance])
-        self.load_configuration_models("datadog_checks.kueue_gang.config_models")
 
 
 def blocks(language: str) -> list[tuple[str, str, str]]:
@@ -168,7 +161,7 @@ def test_yaml_of_the_guides_loads(guide: str, found: dict[str, Any]) -> None:
     if "kind" in found:
         assert {"apiVersion", "metadata", "spec"} <= set(found), guide
     else:
-        Probe(found)
+        load(**found)
 
 
 # Python.
